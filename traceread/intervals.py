@@ -1,0 +1,103 @@
+"""Half-open interval algebra on int64 nanoseconds: union, intersect, subtract, gaps, total.
+
+A *set* of intervals is a pair of arrays (starts, ends) that is sorted, disjoint and not touching; `union` makes one from
+anything. The other functions take and return sets. Empty intervals vanish.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+IntArray = npt.NDArray[np.int64]
+
+
+class Intervals(NamedTuple):
+    """Sorted, disjoint, non-touching half-open intervals."""
+
+    start: IntArray
+    end: IntArray
+
+    @property
+    def total(self) -> int:
+        """Sum of the lengths in ns."""
+        return int((self.end - self.start).sum())
+
+
+EMPTY = Intervals(np.empty(0, np.int64), np.empty(0, np.int64))
+
+
+def union(start: npt.ArrayLike, end: npt.ArrayLike) -> Intervals:
+    """The set covered by these intervals, in any order, overlapping or not; empty and inverted ones are ignored."""
+    s = np.asarray(start, np.int64)
+    e = np.asarray(end, np.int64)
+    keep = e > s
+    if not keep.all():
+        s, e = s[keep], e[keep]
+    if not len(s):
+        return EMPTY
+    if np.any(s[1:] < s[:-1]):
+        order = np.argsort(s, kind="stable")
+        s, e = s[order], e[order]
+    reach = np.maximum.accumulate(e)
+    first = np.empty(len(s), bool)
+    first[0] = True
+    np.greater(s[1:], reach[:-1], out=first[1:])
+    at = np.flatnonzero(first)
+    last = np.append(at[1:], len(s)) - 1
+    return Intervals(s[at], reach[last])
+
+
+def clip(these: Intervals, start: int, end: int) -> Intervals:
+    """The part of a set inside `[start, end)`."""
+    lo = int(np.searchsorted(these.end, start, side="right"))
+    hi = int(np.searchsorted(these.start, end, side="left"))
+    if lo >= hi:
+        return EMPTY
+    return Intervals(np.maximum(these.start[lo:hi], start), np.minimum(these.end[lo:hi], end))
+
+
+def gaps(these: Intervals, start: int, end: int) -> Intervals:
+    """The part of `[start, end)` that a set does not cover."""
+    inside = clip(these, start, end)
+    s = np.concatenate(([start], inside.end))
+    e = np.concatenate((inside.start, [end]))
+    keep = e > s
+    return Intervals(s[keep], e[keep])
+
+
+def intersect(a: Intervals, b: Intervals) -> Intervals:
+    """What both sets cover."""
+    if not len(a.start) or not len(b.start):
+        return EMPTY
+    first = np.searchsorted(b.end, a.start, side="right")
+    stop = np.searchsorted(b.start, a.end, side="left")
+    counts = np.maximum(stop - first, 0)
+    of_a = np.repeat(np.arange(len(a.start)), counts)
+    of_b = np.arange(int(counts.sum())) - np.repeat(np.cumsum(counts) - counts, counts) + np.repeat(first, counts)
+    return Intervals(np.maximum(a.start[of_a], b.start[of_b]), np.minimum(a.end[of_a], b.end[of_b]))
+
+
+def subtract(a: Intervals, b: Intervals) -> Intervals:
+    """What the first set covers and the second does not."""
+    if not len(a.start):
+        return EMPTY
+    lo = min(int(a.start[0]), int(b.start[0]) if len(b.start) else int(a.start[0]))
+    hi = max(int(a.end[-1]), int(b.end[-1]) if len(b.end) else int(a.end[-1]))
+    return intersect(a, gaps(b, lo, hi))
+
+
+def covered(these: Intervals, start: IntArray, end: IntArray) -> IntArray:
+    """For each window `[start, end)` the ns of it that a set covers; shape of `start`."""
+    if not len(these.start):
+        return np.zeros(len(start), np.int64)
+    before = np.concatenate(([0], np.cumsum(these.end - these.start)))
+
+    def up_to(t: IntArray) -> IntArray:
+        i = np.searchsorted(these.start, t, side="right")
+        inside = np.minimum(t, these.end[np.maximum(i - 1, 0)]) - these.start[np.maximum(i - 1, 0)]
+        return np.where(i > 0, before[np.maximum(i - 1, 0)] + inside, 0)
+
+    return np.maximum(up_to(end) - up_to(start), 0)
