@@ -1,0 +1,111 @@
+"""Where did the training step go? Exact step decomposition from PyTorch and Nsight Systems traces.
+
+    profile = traceread.load("run/")
+    report = traceread.analyze(profile)
+    report.partition.to_frame()
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from traceread.errors import Notice, TracereadError
+from traceread.model import Category, Profile, Trace
+
+if TYPE_CHECKING:
+    from traceread.config import Config
+    from traceread.readers.options import ReadOptions
+    from traceread.report import Report
+
+__all__ = ["Category", "Notice", "Profile", "Report", "Trace", "TracereadError", "__version__", "analyze", "load"]
+
+__version__ = "0.1.0"
+
+
+def load(
+    path: str | Path | Sequence[str | Path],
+    *,
+    source: str | None = None,
+    ranks: Collection[int] | None = None,
+    config: Config | str | Path | None = None,
+    options: ReadOptions | None = None,
+) -> Profile:
+    """The captured ranks in a file, several files, a directory or a glob, classified.
+
+    Args:
+        path: where the traces are; a directory is read without its subdirectories.
+        source: "kineto" or "nsys" where a directory holds both.
+        ranks: only these ranks.
+        config: a Config or the path of a traceread.toml; by default the one beside the traces.
+        options: limits and progress of reading.
+
+    Raises:
+        TraceNotFound, UnknownFormat, UnsupportedSchema, CorruptTrace, LimitExceeded: the input cannot be used.
+        SelectionError: a rank that is not there.
+        ConfigError: traceread.toml cannot be understood.
+    """
+    from dataclasses import replace
+
+    from traceread.categories import Patterns, classify
+    from traceread.readers.discover import load_traces
+    from traceread.readers.options import ReadOptions
+
+    paths = [path] if isinstance(path, (str, Path)) else list(path)
+    settings = _config(config, paths)
+    patterns = Patterns.load(settings.kernels)
+    profile = load_traces(paths, source=source, ranks=ranks, options=options or ReadOptions())
+    return replace(profile, traces=tuple(classify(trace, patterns) for trace in profile.traces))
+
+
+def analyze(
+    profile: Profile | str | Path | Sequence[str | Path],
+    *,
+    steps: str | None = None,
+    step_range: str | None = None,
+    config: Config | str | Path | None = None,
+) -> Report:
+    """The report of a profile, or of the traces at a path.
+
+    Args:
+        profile: what `load` returned, or what it would take.
+        steps: "12:17", a half-open range over the steps' own numbers; by default all but the first and partial ones.
+        step_range: regular expression for the names of step ranges, "infer" or "none".
+        config: a Config or the path of a traceread.toml; by default the one beside the traces.
+
+    Raises:
+        SelectionError: `steps` or `step_range` matches nothing.
+        as `load`, when given a path.
+    """
+    from traceread.report import AnalysisOptions, analyze_profile
+    from traceread.selection import parse_steps
+    from traceread.measurements.steps import StepOptions
+
+    if not isinstance(profile, Profile):
+        profile = load(profile, config=config)
+    settings = _config(config, [file for trace in profile for file in trace.files])
+    return analyze_profile(
+        profile,
+        AnalysisOptions(
+            step_options=StepOptions(step_range or settings.step_pattern, settings.micro_steps),
+            host_names=settings.host_names,
+            steps=None if steps is None else parse_steps(steps),
+        ),
+    )
+
+
+def _config(config: Config | str | Path | None, paths: Sequence[str | Path]) -> Config:
+    from traceread.config import Config, find_config, load_config
+
+    if isinstance(config, Config):
+        return config
+    return find_config([Path(p) for p in paths]) if config is None else load_config(Path(config))
+
+
+def __getattr__(name: str) -> object:
+    if name == "Report":  # named here for annotations and isinstance; imported when asked for
+        from traceread.report import Report
+
+        return Report
+    raise AttributeError(f"module 'traceread' has no attribute {name!r}")

@@ -1,0 +1,163 @@
+"""The longest idle gaps of a rank, in words: what the GPU waited for, who launched next, and which rows say so."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+import numpy as np
+
+from traceread.measurements.classes import Reason, StepClass
+from traceread.measurements.idle import Idle
+from traceread.measurements.launches import Launches
+from traceread.measurements.steps import Steps
+from traceread.model import RangeKind, Trace
+
+_FRAME = re.compile(r"^(?P<file>.+?)\((?P<line>\d+)\): (?P<function>.+)$")
+_NOT_USER_CODE = re.compile(r"(^|/)(torch|site-packages|dist-packages|lib/python[\d.]*|<frozen |<string>)")
+_GARBAGE = re.compile(r"(?<![a-z])(gc|garbage)(?![a-z])", re.IGNORECASE)
+_ENCLOSING = 6
+
+
+@dataclass(frozen=True)
+class Cause:
+    """A part of a gap with one cause.
+
+    Attributes:
+        step_class: the class it counts in.
+        reason: why.
+        duration_ns: its length.
+        recorded: a recorded row says so; else it is inferred.
+        names: the rows that say so (the call, range or frame that blocked, or covers the silence).
+    """
+
+    step_class: StepClass
+    reason: Reason
+    duration_ns: int
+    recorded: bool
+    names: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Gap:
+    """One idle gap of the GPU inside one window.
+
+    Attributes:
+        rank, step: where.
+        start_ns, end_ns: when.
+        causes: its parts, longest first.
+        next_activity: what ended the gap, "" if nothing did.
+        launch_call: the call that launched it, "" if not recorded.
+        thread: name and id of the launching thread, "" if not recorded.
+        ranges: annotations and ops open on that thread at the gap's start, outermost first.
+        source: innermost Python frame of the user's own code then, "file:line function"; "" without stacks.
+    """
+
+    rank: int
+    step: str
+    start_ns: int
+    end_ns: int
+    causes: tuple[Cause, ...]
+    next_activity: str
+    launch_call: str
+    thread: str
+    ranges: tuple[str, ...]
+    source: str
+
+    @property
+    def duration_ns(self) -> int:
+        """Length of the gap."""
+        return self.end_ns - self.start_ns
+
+
+def longest_gaps(trace: Trace, launches: Launches, steps: Steps, idle: Idle, count: int) -> tuple[Gap, ...]:
+    """The `count` longest gaps of the used windows, longest first."""
+    used = np.array(steps.used, bool)
+    rows = np.flatnonzero(used[idle.window]) if len(idle) else np.empty(0, np.int64)
+    if not len(rows):
+        return ()
+    begins = np.concatenate(
+        ([True], (idle.start_ns[rows][1:] != idle.end_ns[rows][:-1]) | (idle.window[rows][1:] != idle.window[rows][:-1]))
+    )
+    first = np.flatnonzero(begins)
+    last = np.append(first[1:], len(rows)) - 1
+    length = idle.end_ns[rows][last] - idle.start_ns[rows][first]
+    longest = np.lexsort((first, -length))[:count]
+    return tuple(_gap(trace, launches, steps, idle, rows[first[i] : last[i] + 1]) for i in longest.tolist())
+
+
+def _gap(trace: Trace, launches: Launches, steps: Steps, idle: Idle, pieces: np.ndarray) -> Gap:  # type: ignore[type-arg]
+    start, end = int(idle.start_ns[pieces[0]]), int(idle.end_ns[pieces[-1]])
+    following = int(idle.next_activity[pieces[0]])
+    call = int(launches.call[following]) if following >= 0 else -1
+    thread = int(launches.thread[following]) if following >= 0 else -1
+    if thread < 0:
+        thread = steps.step_thread
+    causes: dict[tuple[int, int, int], tuple[int, list[str]]] = {}
+    for piece in pieces.tolist():
+        key = (int(idle.cause[piece]), int(idle.reason[piece]), int(idle.recorded[piece]))
+        length, names = causes.get(key, (0, []))
+        for name in _piece_names(trace, idle, piece, thread):
+            if name not in names and len(names) < _ENCLOSING:
+                names.append(name)
+        causes[key] = (length + int(idle.end_ns[piece] - idle.start_ns[piece]), names)
+    parts = [Cause(StepClass(c), Reason(r), length, bool(recorded), tuple(names)) for (c, r, recorded), (length, names) in causes.items()]
+    return Gap(
+        rank=trace.rank,
+        step=steps.windows[int(idle.window[pieces[0]])].label,
+        start_ns=start,
+        end_ns=end,
+        causes=tuple(sorted(parts, key=lambda p: (-p.duration_ns, p.step_class))),
+        next_activity=trace.names[trace.activities.name[following]] if following >= 0 else "",
+        launch_call=trace.names[trace.calls.name[call]] if call >= 0 else "",
+        thread=thread_title(trace, thread),
+        ranges=_open_ranges(trace, thread, start, (RangeKind.ANNOTATION, RangeKind.OP)),
+        source=_source_line(trace, thread, start),
+    )
+
+
+def thread_title(trace: Trace, thread: int) -> str:
+    """Name and id of a host thread, "" if unknown."""
+    if thread < 0 or thread >= len(trace.threads):
+        return ""
+    t = trace.threads[thread]
+    return f"{t.name} ({t.tid})" if t.name else f"thread {t.tid}"
+
+
+def _piece_names(trace: Trace, idle: Idle, piece: int, thread: int) -> list[str]:
+    source = int(idle.source[piece])
+    if source >= len(trace.calls):
+        return [trace.names[trace.ranges.name[source - len(trace.calls)]]]
+    if source >= 0:
+        return [trace.names[trace.calls.name[source]]]
+    start, end = int(idle.start_ns[piece]), int(idle.end_ns[piece])
+    reason = Reason(int(idle.reason[piece]))
+    if reason is Reason.HOST_SILENT:
+        covering = _covering(trace, thread, start, end, (RangeKind.PYTHON, RangeKind.ANNOTATION, RangeKind.OS))
+        return covering[-1:]
+    if reason is Reason.HOST_EXECUTION:
+        return [n for n in _covering(trace, thread, start, end, (RangeKind.ANNOTATION, RangeKind.PYTHON)) if _GARBAGE.search(n)][:1]
+    return []
+
+
+def _rows(trace: Trace, thread: int, kinds: tuple[RangeKind, ...]) -> np.ndarray:  # type: ignore[type-arg]
+    return (trace.ranges.thread == thread) & np.isin(trace.ranges.kind, [int(k) for k in kinds])
+
+
+def _covering(trace: Trace, thread: int, start: int, end: int, kinds: tuple[RangeKind, ...]) -> list[str]:
+    """Names of the ranges of one thread that cover an interval, outermost first."""
+    r = trace.ranges
+    mine = np.flatnonzero((r.start_ns <= start) & (r.end_ns >= end) & _rows(trace, thread, kinds))
+    return [trace.names[code] for code in r.name[mine].tolist()]
+
+
+def _open_ranges(trace: Trace, thread: int, at: int, kinds: tuple[RangeKind, ...]) -> tuple[str, ...]:
+    return tuple(_covering(trace, thread, at, at + 1, kinds)[-_ENCLOSING:])
+
+
+def _source_line(trace: Trace, thread: int, at: int) -> str:
+    for name in reversed(_covering(trace, thread, at, at + 1, (RangeKind.PYTHON,))):
+        frame = _FRAME.match(name)
+        if frame and not _NOT_USER_CODE.search(frame["file"]):
+            return f"{frame['file']}:{frame['line']} {frame['function']}"
+    return ""

@@ -1,0 +1,137 @@
+"""What a trace says that cannot be quite true: checks whose findings stand beside the numbers as warnings with a count.
+
+None of them changes a total.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+
+from traceread.errors import Notice
+from traceread.measurements.classes import Reason
+from traceread.measurements.idle import Idle, launch_share
+from traceread.measurements.launches import Launches
+from traceread.measurements.partition import Busy
+from traceread.measurements.steps import Steps, WindowKind
+from traceread.model import Trace
+from traceread.units import duration, percent
+
+OVERLAP_NS = 50_000
+"""Longer overlaps on one stream are not programmatic dependent launch, whose overlaps last a few microseconds."""
+IMPOSSIBLE_NS = 3_600 * 10**9
+"""No kernel or copy of a training step runs an hour."""
+
+
+def check_health(trace: Trace, launches: Launches, steps: Steps, busy: Busy, idle: Idle) -> tuple[Notice, ...]:
+    """Warnings about one rank's trace, each with its number; empty for a healthy one."""
+    checks = (
+        _no_gpu_work(trace),
+        _launch_coverage(trace, launches, steps),
+        _lost_kernels(trace, steps),
+        _graph_nodes(trace, steps, idle),
+        _stream_overlaps(trace, steps, busy),
+        _impossible_durations(trace),
+        _before_launch(trace, launches),
+    )
+    return tuple(Notice(slug, message, trace.rank) for check in checks for slug, message in check)
+
+
+def _no_gpu_work(trace: Trace) -> Iterator[tuple[str, str]]:
+    if not len(trace.activities):
+        what = f"{len(trace.calls)} API calls and {len(trace.ranges)} host ranges" if len(trace.calls) or len(trace.ranges) else "nothing else"
+        yield "no-gpu-work", f"no GPU work was recorded ({what} were); this says nothing about whether the GPU was idle"
+
+
+def _launch_coverage(trace: Trace, launches: Launches, steps: Steps) -> Iterator[tuple[str, str]]:
+    known, total = launch_share(trace, launches, steps)
+    low = np.flatnonzero(10 * known < 9 * total)
+    if len(low):
+        worst = int(low[np.argmin(known[low] / np.maximum(total[low], 1))])
+        yield (
+            "launches-not-recorded",
+            f"launches are recorded for only {percent(int(known[worst]), int(total[worst]))} of the GPU time of "
+            f"{steps.windows[worst].label}{_and_more(len(low))}; no host cause is named there",
+        )
+
+
+def _lost_kernels(trace: Trace, steps: Steps) -> Iterator[tuple[str, str]]:
+    lost = [(w.launch_coverage[1] - w.launch_coverage[0], w) for w in steps.windows if w.launch_coverage[0] < w.launch_coverage[1]]
+    if lost:
+        count, worst = max(lost, key=lambda pair: pair[0])
+        yield (
+            "launches-without-kernels",
+            f"{count} of {worst.launch_coverage[1]} kernel launches of {worst.label}{_and_more(len(lost))} have no kernel in the trace; "
+            "where their kernels ran the GPU looks idle",
+        )
+
+
+def _graph_nodes(trace: Trace, steps: Steps, idle: Idle) -> Iterator[tuple[str, str]]:
+    missing = idle.reason == Reason.GRAPH_NODES_NOT_RECORDED
+    if not missing.any():
+        return
+    lost = np.zeros(len(steps.windows), np.int64)
+    np.add.at(lost, idle.window[missing], (idle.end_ns - idle.start_ns)[missing])
+    length = np.array([w.duration_ns for w in steps.windows], np.int64)
+    over = np.flatnonzero(20 * lost > length)
+    if len(over):
+        worst = int(over[np.argmax(lost[over] / np.maximum(length[over], 1))])
+        yield (
+            "graph-nodes-not-recorded",
+            f"inside CUDA graph launches {duration(int(lost[worst]))} of {steps.windows[worst].label} "
+            f"({percent(int(lost[worst]), int(length[worst]))}){_and_more(len(over))} have no recorded node: the profiler did not "
+            "record all of them, so the idle time is an upper bound",
+        )
+
+
+def _stream_overlaps(trace: Trace, steps: Steps, busy: Busy) -> Iterator[tuple[str, str]]:
+    a = trace.activities
+    order = np.lexsort((a.start_ns, a.stream))
+    start, end, stream = a.start_ns[order], a.end_ns[order], a.stream[order]
+    if len(start) < 2:
+        return
+    same = stream[1:] == stream[:-1]
+    overlap = np.where(same, np.minimum(end[:-1], end[1:]) - start[1:], 0)
+    # activities of one CUDA graph launch run in branches that are reported on one stream
+    own = a.correlation[order]
+    overlap[(own[1:] == own[:-1]) & (own[1:] > 0)] = 0
+    long = overlap > OVERLAP_NS
+    total = int(overlap[long].sum())
+    if total * 100 > busy.any.total:
+        yield (
+            "stream-overlap",
+            f"{int(long.sum())} activities overlap the one before them on their own stream by more than {duration(OVERLAP_NS)}, "
+            f"{duration(total)} together: some recorded durations are too long",
+        )
+
+
+def _impossible_durations(trace: Trace) -> Iterator[tuple[str, str]]:
+    length = trace.activities.end_ns - trace.activities.start_ns
+    count = int((length > IMPOSSIBLE_NS).sum())
+    if count:
+        yield (
+            "impossible-duration",
+            f"{count} of {len(length)} activities last more than an hour, the longest {duration(int(length.max()))}; "
+            "the windows they lie in cannot be trusted",
+        )
+
+
+def _before_launch(trace: Trace, launches: Launches) -> Iterator[tuple[str, str]]:
+    lead = np.where(launches.known, launches.start_ns - trace.activities.start_ns, 0)
+    count = int((lead > 0).sum())
+    if count:
+        yield (
+            "kernel-before-launch",
+            f"{count} of {int(launches.known.sum())} activities start before the call that launched them, by up to {duration(int(lead.max()))}: "
+            "the clocks of host and GPU disagree",
+        )
+
+
+def _and_more(count: int) -> str:
+    return f" (and of {count - 1} more windows)" if count > 1 else ""
+
+
+def uneven_steps(steps: Steps) -> bool:
+    """Whether any step window exists at all that is not the whole capture."""
+    return any(w.kind is WindowKind.STEP for w in steps.windows)

@@ -1,0 +1,133 @@
+"""What each host thread was doing: blocked by what, executing, or silent (section 5 of the time model, points 4 and 5)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+import numpy.typing as npt
+
+from traceread import intervals
+from traceread.categories.host import Blocker, HostNames
+from traceread.intervals import Intervals
+from traceread.measurements.launches import Launches
+from traceread.model import ActivityKind, IntColumn, RangeKind, Trace
+
+EXECUTING = 100
+"""State of a thread with a call or op open that is no blocker."""
+
+SILENT = 101
+"""State of a thread with nothing open."""
+
+
+@dataclass(frozen=True, eq=False)
+class Timeline:
+    """The state of one thread over time: `state[i]` holds from `at[i-1]` to `at[i]`, before the first and after the last too.
+
+    Attributes:
+        at: sorted instants at which the state may change.
+        state: Blocker, EXECUTING or SILENT; one longer than `at`.
+        source: row of the call (row) or range (number of calls + row) that blocks, -1 if none.
+    """
+
+    at: IntColumn
+    state: npt.NDArray[np.uint8]
+    source: npt.NDArray[np.int64]
+
+
+@dataclass(frozen=True, eq=False)
+class HostRows:
+    """Calls and ranges of a trace together, each with what it means, grouped by thread.
+
+    Rows are numbered: calls first, then ranges.
+    """
+
+    trace: Trace
+    start: IntColumn
+    end: IntColumn
+    thread: npt.NDArray[np.int32]
+    blocker: npt.NDArray[np.uint8]
+    opens: npt.NDArray[np.bool_]
+    """Calls and ops: while one is open the thread executes."""
+    frame: npt.NDArray[np.bool_]
+    """Python frames: their edges show that the host is alive."""
+
+    @cached_property
+    def _by_thread(self) -> tuple[npt.NDArray[np.int64], IntColumn]:
+        order = np.argsort(self.thread, kind="stable")
+        return order, np.searchsorted(self.thread[order], np.arange(-1, len(self.trace.threads) + 1))
+
+    @cached_property
+    def _anywhere(self) -> npt.NDArray[np.int64]:
+        """Code loading that was recorded without its thread: it may have blocked any of them."""
+        nameless = np.array([t.pid < 0 for t in self.trace.threads], bool)
+        if not nameless.any():
+            return np.empty(0, np.int64)
+        return np.flatnonzero((self.blocker != Blocker.NONE) & (self.thread >= 0) & nameless[np.maximum(self.thread, 0)])
+
+    def of_thread(self, thread: int) -> npt.NDArray[np.int64]:
+        """Rows of one thread."""
+        order, bound = self._by_thread
+        return order[bound[thread + 1] : bound[thread + 2]]
+
+    def timeline(self, thread: int) -> Timeline:
+        """The states of one thread; blockers win in order of their priority, then open calls and ops."""
+        rows = self.of_thread(thread)
+        opens = rows[self.opens[rows]]
+        rows = np.concatenate((rows, self._anywhere))
+        parts: list[tuple[int, Intervals, npt.NDArray[np.int64]]] = []
+        for blocker in Blocker:
+            mine = rows[self.blocker[rows] == blocker] if blocker is not Blocker.NONE else rows[:0]
+            if len(mine):
+                parts.append((blocker, *self._merged(mine)))
+        if len(opens):
+            covered, _ = self._merged(opens)
+            parts.append((EXECUTING, covered, np.full(len(covered.start), -1)))
+        if not parts:
+            return Timeline(np.empty(0, np.int64), np.full(1, SILENT, np.uint8), np.full(1, -1))
+        at = np.unique(np.concatenate([edge for _, these, _ in parts for edge in these]))
+        state = np.full(len(at) + 1, SILENT, np.uint8)
+        source = np.full(len(at) + 1, -1)
+        for code, these, rows_of in reversed(parts):
+            i = np.searchsorted(these.start, at, side="right") - 1
+            inside = (i >= 0) & (at < these.end[np.maximum(i, 0)])
+            state[1:][inside] = code
+            source[1:][inside] = rows_of[i[inside]]
+        return Timeline(at, state, source)
+
+    def _merged(self, rows: npt.NDArray[np.int64]) -> tuple[Intervals, npt.NDArray[np.int64]]:
+        """The union of these rows and, for each interval of it, the row that begins it."""
+        rows = rows[np.lexsort((-self.end[rows], self.start[rows]))]
+        rows = rows[self.end[rows] > self.start[rows]]
+        these = intervals.union(self.start[rows], self.end[rows])
+        return these, rows[np.searchsorted(self.start[rows], these.start, side="left")]
+
+    def waits(self, thread: int, blocker: Blocker) -> Intervals:
+        """When one thread was blocked by one kind of wait."""
+        rows = self.of_thread(thread)
+        rows = rows[self.blocker[rows] == blocker]
+        return intervals.union(self.start[rows], self.end[rows])
+
+    def frame_edges(self, thread: int) -> IntColumn:
+        """Sorted instants at which a Python frame of one thread begins or ends."""
+        rows = self.of_thread(thread)
+        rows = rows[self.frame[rows]]
+        return np.unique(np.concatenate((self.start[rows], self.end[rows])))
+
+
+def host_rows(trace: Trace, launches: Launches, host_names: HostNames) -> HostRows:
+    """Calls and ranges of a trace with their meanings; calls that launch a pageable copy block the host."""
+    calls, ranges, activities = trace.calls, trace.ranges, trace.activities
+    call_blocker = host_names.call_blockers(trace.names, calls.name)
+    pageable = launches.call[(activities.kind == ActivityKind.MEMCPY) & (activities.pageable == 1) & launches.known]
+    call_blocker[pageable] = np.minimum(call_blocker[pageable], Blocker.HOST_SYNC)
+    return HostRows(
+        trace=trace,
+        start=np.concatenate((calls.start_ns, ranges.start_ns)),
+        end=np.concatenate((calls.end_ns, ranges.end_ns)),
+        thread=np.concatenate((calls.thread, ranges.thread)),
+        blocker=np.concatenate((call_blocker, host_names.range_blockers(trace.names, ranges.name, ranges.kind))),
+        opens=np.concatenate((np.ones(len(calls), bool), ranges.kind == RangeKind.OP)),
+        frame=np.concatenate((np.zeros(len(calls), bool), ranges.kind == RangeKind.PYTHON)),
+    )

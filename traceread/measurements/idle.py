@@ -1,0 +1,545 @@
+"""Why the GPU was idle: every idle nanosecond of every window gets one cause (section 5 of the time model)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from traceread import intervals
+from traceread.categories.host import Blocker, CallRole, HostNames
+from traceread.intervals import Intervals
+from traceread.measurements.classes import HOST_CLASSES, Reason, StepClass
+from traceread.measurements.host_time import EXECUTING, SILENT, HostRows, Timeline, host_rows
+from traceread.measurements.launches import Launches
+from traceread.measurements.steps import Steps, WindowKind
+from traceread.model import (
+    ActivityKind,
+    ByteColumn,
+    CodeColumn,
+    CopyKind,
+    FlagColumn,
+    IntColumn,
+    RangeKind,
+    Table,
+    Trace,
+    column,
+)
+
+SHORT_DISPATCH_NS = 5_000
+"""A queued gap up to this long is dispatch in any trace."""
+SLOW_CALL_NS = 1_000_000
+"""A launch call longer than this is slow; the first launch of a kernel that slow loads code."""
+SILENCE_NS = 1_000_000
+"""Longer stretches without a call, an op or a frame edge are no evidence of launching."""
+INPUT_SILENCE_NS = 100_000
+"""Silence from this length on, before a step's first copy to the device, is taken for the fetch of its batch."""
+DRAIN_NS = 20_000
+"""A wait that ended at most this long before the queue ran dry let it run dry."""
+
+_WAITS = (Blocker.CHECKPOINT, Blocker.DATA_WAIT, Blocker.HOST_SYNC)
+_CLASS_OF = {
+    Blocker.CHECKPOINT: StepClass.CHECKPOINT,
+    Blocker.DATA_WAIT: StepClass.DATA_WAIT,
+    Blocker.HOST_SYNC: StepClass.HOST_SYNC,
+    Blocker.ALLOCATION: StepClass.ALLOCATION,
+    Blocker.COMPILE: StepClass.COMPILE,
+}
+
+
+@dataclass(frozen=True, eq=False)
+class Idle(Table):
+    """Idle intervals of the device with their cause, sorted; those of a window sum to its idle time."""
+
+    start_ns: IntColumn = column("int64", "ns", "start of the interval")
+    end_ns: IntColumn = column("int64", "ns", "end of the interval")
+    window: CodeColumn = column("int32", "", "position in Steps.windows")
+    gap_ns: IntColumn = column("int64", "ns", "length of the whole idle gap it is part of")
+    cause: ByteColumn = column("uint8", "", "StepClass")
+    reason: ByteColumn = column("uint8", "", "Reason")
+    recorded: FlagColumn = column("int8", "", "1: a recorded row says so, 0: inferred")
+    next_activity: IntColumn = column("int64", "", "position of the activity that ends the gap, -1: none")
+    source: IntColumn = column("int64", "", "row that blocked the host: call, or number of calls + range; -1: none")
+
+
+@dataclass(frozen=True, eq=False)
+class _Gaps:
+    """Idle gaps of the device, clipped to windows, with the launch of the activity that ends each."""
+
+    start: IntColumn
+    end: IntColumn
+    window: IntColumn
+    next: IntColumn  # position of the activity, -1: none
+    known: npt.NDArray[np.bool_]  # its launch is recorded
+    l0: IntColumn
+    l1: IntColumn
+    threads: tuple[IntColumn, IntColumn, IntColumn]  # launching thread, thread of the last activity before, step thread
+
+    def __len__(self) -> int:
+        return len(self.start)
+
+
+@dataclass(frozen=True, eq=False)
+class _Pieces:
+    """Parts of gaps: `gap` is the position of the gap they belong to."""
+
+    start: IntColumn
+    end: IntColumn
+    gap: IntColumn
+
+    def __len__(self) -> int:
+        return len(self.start)
+
+    def where(self, keep: npt.NDArray[np.bool_]) -> _Pieces:
+        return _Pieces(self.start[keep], self.end[keep], self.gap[keep])
+
+    def sorted(self) -> _Pieces:
+        order = np.argsort(self.start, kind="stable")
+        return _Pieces(self.start[order], self.end[order], self.gap[order])
+
+    @staticmethod
+    def joined(parts: list[_Pieces]) -> _Pieces:
+        if not parts:
+            none = np.empty(0, np.int64)
+            return _Pieces(none, none, none)
+        return _Pieces(
+            np.concatenate([p.start for p in parts]), np.concatenate([p.end for p in parts]), np.concatenate([p.gap for p in parts])
+        )
+
+
+def _cut(pieces: _Pieces, at: IntColumn) -> tuple[_Pieces, IntColumn]:
+    """The pieces cut at sorted instants, and for each part the number of instants at or before its start."""
+    first = np.searchsorted(at, pieces.start, side="right")
+    stop = np.searchsorted(at, pieces.end, side="left")
+    counts = np.maximum(stop - first, 0) + 1
+    of = np.repeat(np.arange(len(pieces)), counts)
+    segment = np.arange(int(counts.sum())) - np.repeat(np.cumsum(counts) - counts, counts) + np.repeat(first, counts)
+    if not len(at):
+        return pieces, segment
+    begins, ends = segment == first[of], segment == np.maximum(stop, first)[of]
+    start = np.where(begins, pieces.start[of], at[np.maximum(segment - 1, 0)])
+    end = np.where(ends, pieces.end[of], at[np.minimum(segment, len(at) - 1)])
+    return _Pieces(start, end, pieces.gap[of]), segment
+
+
+def _split(pieces: _Pieces, by: Intervals) -> tuple[_Pieces, _Pieces]:
+    """The parts of the pieces inside and outside a set of intervals."""
+    if not len(by.start):
+        return pieces.where(np.zeros(len(pieces), bool)), pieces
+    edges = np.empty(2 * len(by.start), np.int64)
+    edges[0::2], edges[1::2] = by
+    parts, segment = _cut(pieces, edges)
+    inside = segment % 2 == 1
+    return parts.where(inside), parts.where(~inside)
+
+
+class _Verdicts:
+    """Collects pieces with their cause."""
+
+    def __init__(self, gaps: _Gaps) -> None:
+        self._gaps = gaps
+        self._rows: list[tuple[IntColumn, ...]] = []
+
+    def add(
+        self,
+        pieces: _Pieces,
+        cause: StepClass | npt.NDArray[np.int64],
+        reason: Reason | npt.NDArray[np.int64],
+        *,
+        recorded: npt.NDArray[np.bool_] | None = None,
+        source: IntColumn | None = None,
+    ) -> None:
+        count = len(pieces)
+        if not count:
+            return
+        reasons = np.broadcast_to(np.asarray(reason, np.int64), count)
+        if recorded is None:
+            recorded = _RECORDED[reasons]
+        self._rows.append(
+            (
+                pieces.start,
+                pieces.end,
+                pieces.gap,
+                np.broadcast_to(np.asarray(cause, np.int64), count),
+                reasons,
+                np.asarray(recorded, np.int64),
+                np.full(count, -1) if source is None else source,
+            )
+        )
+
+    def table(self) -> Idle:
+        if not self._rows:
+            return Idle.empty()
+        start, end, gap, cause, reason, recorded, source = (np.concatenate(c) for c in zip(*self._rows, strict=True))
+        order = np.argsort(start, kind="stable")
+        order = order[end[order] > start[order]]
+        gaps, gap = self._gaps, gap[order]
+        return Idle(
+            start_ns=start[order],
+            end_ns=end[order],
+            window=gaps.window[gap],
+            gap_ns=(gaps.end - gaps.start)[gap],
+            cause=cause[order],
+            reason=reason[order],
+            recorded=recorded[order],
+            next_activity=gaps.next[gap],
+            source=source[order],
+        )
+
+
+_RECORDED = np.array([r.recorded for r in Reason], bool)
+
+
+def explain_idle(trace: Trace, launches: Launches, steps: Steps, busy: Intervals, host_names: HostNames) -> Idle:
+    """Every idle interval of every window with its cause; together they are the windows minus `busy`.
+
+    Args:
+        trace: one rank, classified.
+        launches: the launch of each activity.
+        steps: the windows.
+        busy: union of the device's activities.
+        host_names: meanings of calls and ranges.
+    """
+    gaps = _find_gaps(trace, launches, steps, busy)
+    verdicts = _Verdicts(gaps)
+    rows = host_rows(trace, launches, host_names)
+    whole = _Pieces(gaps.start, gaps.end, np.arange(len(gaps)))
+
+    profiled, rest = _split(whole, _rows_of_kind(trace, RangeKind.PROFILER))
+    verdicts.add(profiled, StepClass.PROFILER, Reason.PROFILER_ROWS)
+
+    known = gaps.known[rest.gap]
+    verdicts.add(rest.where(~known), StepClass.UNATTRIBUTED, Reason.NO_LAUNCH_RECORD)
+
+    queued = known & (gaps.l1 <= gaps.start)[rest.gap]
+    _judge_queued(trace, launches, gaps, rest.where(queued), busy, host_names, verdicts)
+
+    host_end = np.clip(gaps.l0, gaps.start, gaps.end)  # host time before the launch call; [host_end, end) is inside it
+    on_host, in_launch = _split_at(rest.where(known & ~queued), host_end)
+    _judge_launch(trace, launches, gaps, in_launch, rows, verdicts)
+    _judge_host(trace, steps, gaps, on_host, rows, verdicts, _first_input_copy(trace, steps))
+    return _without_host_causes_where_unknown(verdicts.table(), trace, launches, steps)
+
+
+def _find_gaps(trace: Trace, launches: Launches, steps: Steps, busy: Intervals) -> _Gaps:
+    if not steps.windows:
+        return _gaps_with_launches(trace, launches, *(np.empty(0, np.int64),) * 4)
+    bounds = np.array([w.start_ns for w in steps.windows] + [steps.windows[-1].end_ns])
+    device = intervals.gaps(busy, int(bounds[0]), int(bounds[-1]))
+    pieces, _ = _cut(_Pieces(device.start, device.end, np.arange(len(device.start))), np.unique(bounds))
+    window = np.searchsorted(bounds[1:], pieces.start, side="right")
+    step_thread = np.array([w.thread if w.thread >= 0 else steps.step_thread for w in steps.windows])
+    return _gaps_with_launches(trace, launches, pieces.start, pieces.end, window, step_thread[window])
+
+
+def _gaps_with_launches(
+    trace: Trace, launches: Launches, start: IntColumn, end: IntColumn, window: IntColumn, step_thread: IntColumn
+) -> _Gaps:
+    """Each gap with the activity that ends it: the earliest start, ties by launch, stream and correlation."""
+    activities = trace.activities
+    lasting = np.flatnonzero(activities.end_ns > activities.start_ns)
+    launch_order = np.where(launches.known, launches.start_ns, np.iinfo(np.int64).max)
+    order = lasting[
+        np.lexsort((activities.correlation[lasting], activities.stream[lasting], launch_order[lasting], activities.start_ns[lasting]))
+    ]
+    at = np.searchsorted(activities.start_ns[order], end, side="left")
+    exists = at < len(order)
+    following = np.where(exists, order[np.minimum(at, len(order) - 1)] if len(order) else -1, -1)
+    known = exists & launches.known[following] if len(activities) else exists
+    pick = np.where(known, following, 0)
+    if not len(activities):
+        none = np.full(len(start), -1)
+        return _Gaps(start, end, window, none, known, start, end, (none, none, step_thread))
+    by_end = np.lexsort((activities.start_ns, activities.end_ns))
+    before = np.searchsorted(activities.end_ns[by_end], start, side="right") - 1
+    previous_thread = np.where(before >= 0, launches.thread[by_end[np.maximum(before, 0)]], -1)
+    return _Gaps(
+        start=start,
+        end=end,
+        window=window,
+        next=following,
+        known=known,
+        l0=launches.start_ns[pick],
+        l1=launches.end_ns[pick],
+        threads=(np.where(known, launches.thread[pick], -1), previous_thread, step_thread),
+    )
+
+
+def _rows_of_kind(trace: Trace, kind: RangeKind) -> Intervals:
+    rows = trace.ranges.kind == kind
+    return intervals.union(trace.ranges.start_ns[rows], trace.ranges.end_ns[rows])
+
+
+def _split_at(pieces: _Pieces, instant: IntColumn) -> tuple[_Pieces, _Pieces]:
+    """The parts of the pieces before and from one instant per gap."""
+    cut = instant[pieces.gap]
+    before = _Pieces(pieces.start, np.minimum(pieces.end, cut), pieces.gap)
+    after = _Pieces(np.maximum(pieces.start, cut), pieces.end, pieces.gap)
+    return before.where(before.end > before.start), after.where(after.end > after.start)
+
+
+# Point 2: the work was already queued when the GPU ran dry.
+
+
+def _judge_queued(
+    trace: Trace, launches: Launches, gaps: _Gaps, pieces: _Pieces, busy: Intervals, host_names: HostNames, verdicts: _Verdicts
+) -> None:
+    if not len(pieces):
+        return
+    length = (gaps.end - gaps.start)[pieces.gap]
+    # twice the median keeps an even count's median an integer
+    short = 2 * length <= np.maximum(3 * _twice_median_queued_gap(trace, launches, busy), 2 * SHORT_DISPATCH_NS)
+    verdicts.add(pieces.where(short), StepClass.QUEUED, Reason.DISPATCH)
+    long = pieces.where(~short)
+    if not len(long):
+        return
+    dependent = _waits_for_event(trace, launches, gaps.next)[long.gap]
+    verdicts.add(long.where(dependent), StepClass.QUEUED, Reason.DEPENDENCY)
+    loading, other = _split(long.where(~dependent), _code_loading(trace, launches))
+    verdicts.add(loading, StepClass.COMPILE, Reason.CODE_LOADING, recorded=_touches(loading, _rows_of_kind(trace, RangeKind.LOADING)))
+    roles = host_names.call_roles(trace.names, trace.calls.name)
+    graph = (roles[launches.call] == CallRole.GRAPH_LAUNCH)[gaps.next[other.gap]]
+    verdicts.add(other.where(graph), StepClass.UNATTRIBUTED, Reason.GRAPH_NODES_NOT_RECORDED)
+    verdicts.add(other.where(~graph), StepClass.UNATTRIBUTED, Reason.QUEUED_CAUSE_NOT_RECORDED)
+
+
+def _twice_median_queued_gap(trace: Trace, launches: Launches, busy: Intervals) -> int:
+    """Twice the median length of the device's gaps whose next activity was already launched; 0 if there are none."""
+    start, end = busy.end[:-1], busy.start[1:]
+    none = np.zeros(len(start), np.int64)
+    every = _gaps_with_launches(trace, launches, start, end, none, none)
+    lengths = np.sort((end - start)[every.known & (every.l1 <= start)])
+    if not len(lengths):
+        return 0
+    return int(lengths[(len(lengths) - 1) // 2] + lengths[len(lengths) // 2])
+
+
+def _waits_for_event(trace: Trace, launches: Launches, following: IntColumn) -> npt.NDArray[np.bool_]:
+    """For each gap whether its next activity's stream had been told to wait for an event since its previous activity."""
+    result = np.zeros(len(following), bool)
+    waits, activities = trace.stream_waits, trace.activities
+    if not len(waits):
+        return result
+    for stream in np.unique(waits.stream).tolist():
+        times = np.sort(waits.time_ns[waits.stream == stream])
+        on_stream = np.flatnonzero((activities.stream == stream) & launches.known)
+        launch = np.sort(launches.start_ns[on_stream])
+        mine = np.flatnonzero((following >= 0) & (activities.stream[following] == stream) & launches.known[following])
+        own = launches.start_ns[following[mine]]
+        earlier = np.searchsorted(launch, own, side="left") - 1
+        previous = np.where(earlier >= 0, launch[np.maximum(earlier, 0)] if len(launch) else 0, np.iinfo(np.int64).min)
+        result[mine] = np.searchsorted(times, own, side="left") > np.searchsorted(times, previous, side="left")
+    return result
+
+
+def _code_loading(trace: Trace, launches: Launches) -> Intervals:
+    """When the process loaded code: recorded rows, and slow first launches of a kernel."""
+    recorded = trace.ranges.kind == RangeKind.LOADING
+    first = _loads_code(trace, launches)
+    return intervals.union(
+        np.concatenate((trace.ranges.start_ns[recorded], launches.start_ns[first])),
+        np.concatenate((trace.ranges.end_ns[recorded], launches.end_ns[first])),
+    )
+
+
+def _loads_code(trace: Trace, launches: Launches) -> npt.NDArray[np.bool_]:
+    """For each activity whether its launch is the first of its kernel name in the process and takes over a millisecond."""
+    activities = trace.activities
+    kernels = np.flatnonzero((activities.kind == ActivityKind.KERNEL) & launches.known)
+    order = kernels[np.argsort(launches.start_ns[kernels], kind="stable")]
+    _, at = np.unique(activities.name[order], return_index=True)
+    result = np.zeros(len(activities), bool)
+    result[order[at]] = True
+    return result & (launches.end_ns - launches.start_ns > SLOW_CALL_NS)
+
+
+def _touches(pieces: _Pieces, by: Intervals) -> npt.NDArray[np.bool_]:
+    return intervals.covered(by, pieces.start, pieces.end) > 0
+
+
+# Point 3: inside the launch call.
+
+
+def _judge_launch(trace: Trace, launches: Launches, gaps: _Gaps, pieces: _Pieces, rows: HostRows, verdicts: _Verdicts) -> None:
+    if not len(pieces):
+        return
+    following = gaps.next[pieces.gap]
+    call = launches.call[following]
+    loads = _loads_code(trace, launches)[following]
+    loaded = _rows_of_kind(trace, RangeKind.LOADING)
+    in_call = intervals.covered(loaded, gaps.l0[pieces.gap], gaps.l1[pieces.gap]) > 0
+    verdicts.add(pieces.where(loads), StepClass.COMPILE, Reason.CODE_LOADING, recorded=in_call[loads], source=call[loads])
+
+    blocking = ~loads & (trace.activities.kind[following] == ActivityKind.MEMCPY) & (rows.blocker[call] == Blocker.HOST_SYNC)
+    copying, after = _split_at(pieces.where(blocking), gaps.l1)
+    verdicts.add(copying, StepClass.HOST_SYNC, Reason.BLOCKING_COPY, source=launches.call[gaps.next[copying.gap]])
+
+    other = _Pieces.joined([pieces.where(~loads & ~blocking), after])
+    slow = (gaps.l1 - gaps.l0)[other.gap] > SLOW_CALL_NS
+    reason = np.where(slow, Reason.SLOW_CALL, Reason.LAUNCH_LATENCY)
+    verdicts.add(other, StepClass.LAUNCH_BOUND, reason, source=launches.call[gaps.next[other.gap]])
+
+
+# Points 4 to 6: the host had not launched yet.
+
+
+def _judge_host(
+    trace: Trace, steps: Steps, gaps: _Gaps, pieces: _Pieces, rows: HostRows, verdicts: _Verdicts, first_input_copy: IntColumn
+) -> None:
+    executing: list[_Pieces] = []
+    rest = pieces
+    for level in gaps.threads:  # the launching thread; while it has nothing open the next one
+        rest, done = _judge_by_thread(rest, level, rows, verdicts)
+        executing.append(done)
+    for level in gaps.threads:
+        rest = _cut_by_thread(_touching_joined(rest), level, rows)
+
+    length = rest.end - rest.start
+    of_step = np.array([w.kind is WindowKind.STEP for w in steps.windows], bool)[gaps.window[rest.gap]]
+    input_wait = of_step & (length >= INPUT_SILENCE_NS) & (rest.end <= first_input_copy[gaps.window[rest.gap]])
+    verdicts.add(rest.where(input_wait), StepClass.DATA_WAIT, Reason.SILENT_BEFORE_INPUT_COPY)
+    silent = ~input_wait & (length > SILENCE_NS)
+    verdicts.add(rest.where(silent), StepClass.UNATTRIBUTED, Reason.HOST_SILENT)
+    executing.append(rest.where(~input_wait & ~silent))
+    _judge_execution(gaps, _Pieces.joined(executing).sorted(), rows, verdicts)
+
+
+def _judge_by_thread(pieces: _Pieces, level: IntColumn, rows: HostRows, verdicts: _Verdicts) -> tuple[_Pieces, _Pieces]:
+    """Judges what blocked the threads of one level; returns the parts in which they were silent, and executing."""
+    silent: list[_Pieces] = []
+    executing: list[_Pieces] = []
+    thread = level[pieces.gap]
+    for one in np.unique(thread).tolist():
+        mine = pieces.where(thread == one)
+        timeline: Timeline | None = rows.timeline(one) if one >= 0 else None
+        if timeline is None:
+            silent.append(mine)
+            continue
+        parts, segment = _cut(mine, timeline.at)
+        state = timeline.state[segment]
+        for blocker, cause in _CLASS_OF.items():
+            blocked = state == blocker
+            verdicts.add(parts.where(blocked), cause, Reason.HOST_BLOCKED, source=timeline.source[segment[blocked]])
+        silent.append(parts.where(state == SILENT))
+        executing.append(parts.where(state == EXECUTING))
+    return _Pieces.joined(silent), _Pieces.joined(executing)
+
+
+def _touching_joined(pieces: _Pieces) -> _Pieces:
+    """The pieces with those of one gap that touch made one."""
+    if not len(pieces):
+        return pieces
+    p = pieces.sorted()
+    begins = np.concatenate(([True], (p.start[1:] != p.end[:-1]) | (p.gap[1:] != p.gap[:-1])))
+    at = np.flatnonzero(begins)
+    return _Pieces(p.start[at], p.end[np.append(at[1:], len(p)) - 1], p.gap[at])
+
+
+def _cut_by_thread(pieces: _Pieces, level: IntColumn, rows: HostRows) -> _Pieces:
+    """The pieces cut where a Python frame of their thread begins or ends."""
+    thread = level[pieces.gap]
+    return _Pieces.joined(
+        [_cut(pieces.where(thread == one), rows.frame_edges(one) if one >= 0 else np.empty(0, np.int64))[0] for one in np.unique(thread).tolist()]
+    )
+
+
+def _judge_execution(gaps: _Gaps, pieces: _Pieces, rows: HostRows, verdicts: _Verdicts) -> None:
+    """The drain rule: a wait that let the queue run dry is charged for the restart, up to the time it had lasted."""
+    if not len(pieces):
+        return
+    blocker, budget = _drains(gaps, rows, np.unique(pieces.gap))
+    length = pieces.end - pieces.start
+    total = np.cumsum(length)
+    # gaps and pieces are in order of time, so the pieces of a gap stand together: what the earlier ones of the gap took
+    first_of_gap = np.searchsorted(pieces.gap, pieces.gap, side="left")
+    taken = total - length - (total - length)[first_of_gap]
+    charged = np.clip(budget[pieces.gap] - taken, 0, length)
+    cut = pieces.start + charged
+    restart = _Pieces(pieces.start, cut, pieces.gap)
+    cause = np.array([_CLASS_OF.get(Blocker(b), StepClass.LAUNCH_BOUND) for b in range(len(_CLASS_OF))] + [StepClass.LAUNCH_BOUND])
+    keep = charged > 0
+    which = np.minimum(blocker[pieces.gap], len(_CLASS_OF))[keep]
+    verdicts.add(restart.where(keep), cause[which], Reason.RESTART_AFTER_WAIT)
+    rest = _Pieces(cut, pieces.end, pieces.gap)
+    verdicts.add(rest.where(charged < length), StepClass.LAUNCH_BOUND, Reason.HOST_EXECUTION)
+
+
+def _drains(gaps: _Gaps, rows: HostRows, wanted: IntColumn) -> tuple[IntColumn, IntColumn]:
+    """For each gap the kind of wait during which the queue ran dry (Blocker.NONE if none) and how much restart it may own.
+
+    A wait cannot delay a launch by more than it lasted, so what it already owns of the gap counts.
+    """
+    blocker = np.full(len(gaps), int(Blocker.NONE))
+    budget = np.zeros(len(gaps), np.int64)
+    for level in gaps.threads:
+        for one in np.unique(level[wanted]).tolist():
+            if one < 0:
+                continue
+            for wait in _WAITS:
+                during = rows.waits(one, wait)
+                if not len(during.start):
+                    continue
+                mine = wanted[(level[wanted] == one) & (blocker[wanted] == Blocker.NONE)]
+                i = np.searchsorted(during.start, gaps.start[mine], side="right") - 1
+                start, end = during.start[np.maximum(i, 0)], during.end[np.maximum(i, 0)]
+                hit = (i >= 0) & (end >= gaps.start[mine] - DRAIN_NS)
+                own = np.maximum(np.minimum(end, gaps.end[mine]) - np.maximum(start, gaps.start[mine]), 0)
+                blocker[mine[hit]] = wait
+                budget[mine[hit]] = (end - start - own)[hit]
+    return blocker, budget
+
+
+def _first_input_copy(trace: Trace, steps: Steps) -> IntColumn:
+    """For each window the start of the first host-to-device copy launched for it; the least integer if there is none."""
+    none = np.iinfo(np.int64)
+    first = np.full(max(len(steps.windows), 1), none.max)
+    copies = (trace.activities.kind == ActivityKind.MEMCPY) & (trace.activities.copy_kind == CopyKind.HOST_TO_DEVICE)
+    copies &= steps.window_of >= 0
+    np.minimum.at(first, steps.window_of[copies], trace.activities.start_ns[copies])
+    return np.where(first == none.max, none.min, first)
+
+
+# What cannot be known.
+
+
+def launch_share(trace: Trace, launches: Launches, steps: Steps) -> tuple[IntColumn, IntColumn]:
+    """For each window the GPU time whose launch is recorded and all GPU time, summed over activities in ns."""
+    start = np.array([w.start_ns for w in steps.windows], np.int64)
+    end = np.array([w.end_ns for w in steps.windows], np.int64)
+    known = launches.known
+    a = trace.activities
+    return _time_in(a.start_ns[known], a.end_ns[known], start, end), _time_in(a.start_ns, a.end_ns, start, end)
+
+
+def _time_in(start: IntColumn, end: IntColumn, window_start: IntColumn, window_end: IntColumn) -> IntColumn:
+    """For each window the summed length of the intervals' parts inside it."""
+    if not len(start):
+        return np.zeros(len(window_start), np.int64)
+    base = int(start.min())  # keeps the running sums of times small
+    starts, ends = np.sort(start - base), np.sort(end - base)
+    sum_starts, sum_ends = np.append(0, np.cumsum(starts)), np.append(0, np.cumsum(ends))
+
+    def up_to(t: IntColumn) -> IntColumn:
+        t = np.maximum(t - base, 0)
+        begun, over = np.searchsorted(starts, t), np.searchsorted(ends, t)
+        return (t * begun - sum_starts[begun]) - (t * over - sum_ends[over])
+
+    return up_to(window_end) - up_to(window_start)
+
+
+def _without_host_causes_where_unknown(idle: Idle, trace: Trace, launches: Launches, steps: Steps) -> Idle:
+    """Windows in which launches are recorded for less than 90 % of the GPU time name no host cause."""
+    if not len(idle):
+        return idle
+    known, total = launch_share(trace, launches, steps)
+    unknown = 10 * known < 9 * total
+    if not unknown.any():
+        return idle
+    host = np.isin(idle.cause, [int(c) for c in HOST_CLASSES]) & unknown[idle.window]
+    return idle.replace(
+        cause=np.where(host, StepClass.UNATTRIBUTED, idle.cause),
+        reason=np.where(host, Reason.LAUNCHES_NOT_RECORDED, idle.reason),
+        source=np.where(host, -1, idle.source),
+        recorded=np.where(host, 1, idle.recorded),
+    )

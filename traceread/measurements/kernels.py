@@ -1,0 +1,176 @@
+"""Where the GPU's busy time went, by name and family, over the used windows of one rank."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+import numpy.typing as npt
+
+from traceread import intervals
+from traceread.categories import FAMILIES
+from traceread.intervals import Intervals
+from traceread.measurements.partition import Busy
+from traceread.measurements.steps import Steps
+from traceread.model import Category, IntColumn, Trace
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+
+@dataclass(frozen=True)
+class KernelTime:
+    """One activity name over the used windows of a rank.
+
+    Attributes:
+        name: as recorded.
+        category: compute, communication or copy.
+        family: family of the category, such as gemm.
+        count: activities that start in a used window.
+        total_ns: their time inside used windows, summed (overlapping ones count twice).
+        exposed_ns: time in which it runs and nothing of a class before its own does (compute before communication before
+            copies); names of one class that overlap each have the whole overlap.
+        fused: the kernel computes and communicates.
+    """
+
+    name: str
+    category: str
+    family: str
+    count: int
+    total_ns: int
+    exposed_ns: int
+    fused: bool = False
+
+    @property
+    def mean_ns(self) -> float:
+        """Mean time of one activity in ns."""
+        return self.total_ns / self.count if self.count else 0.0
+
+
+@dataclass(frozen=True)
+class KernelTable:
+    """Activity names of one rank, longest total first.
+
+    Attributes:
+        rows: one per name.
+        steps: number of used windows the sums are over.
+        window_ns: length of the used windows together.
+    """
+
+    rows: tuple[KernelTime, ...]
+    steps: int
+    window_ns: int
+
+    def by_family(self) -> tuple[KernelTime, ...]:
+        """One row per (category, family), longest total first; `name` is the family, exposed times are summed over names."""
+        sums: dict[tuple[str, str], list[int]] = {}
+        for row in self.rows:
+            total = sums.setdefault((row.category, row.family), [0, 0, 0])
+            total[0] += row.count
+            total[1] += row.total_ns
+            total[2] += row.exposed_ns
+        rows = [KernelTime(family, category, family, *total) for (category, family), total in sums.items()]
+        return tuple(sorted(rows, key=lambda r: (-r.total_ns, r.name)))
+
+    def to_frame(self) -> pd.DataFrame:
+        """One row per name: name, category, family, count, total_ns, exposed_ns, mean_ns, share (of the used windows)."""
+        import pandas as pd
+
+        return pd.DataFrame(
+            [
+                {
+                    "name": r.name,
+                    "category": r.category,
+                    "family": r.family,
+                    "count": r.count,
+                    "total_ns": r.total_ns,
+                    "exposed_ns": r.exposed_ns,
+                    "mean_ns": r.mean_ns,
+                    "share": r.exposed_ns / self.window_ns if self.window_ns else 0.0,
+                }
+                for r in self.rows
+            ],
+            columns=["name", "category", "family", "count", "total_ns", "exposed_ns", "mean_ns", "share"],
+        )
+
+
+def sum_kernels(trace: Trace, steps: Steps, busy: Busy) -> KernelTable:
+    """The time of every activity name in the used windows of one rank."""
+    used = [w for w, keep in zip(steps.windows, steps.used, strict=True) if keep]
+    windows = intervals.union([w.start_ns for w in used], [w.end_ns for w in used])
+    window_ns = sum(w.duration_ns for w in used)
+    a = trace.activities
+    inside = intervals.covered(windows, a.start_ns, a.end_ns)
+    starts_inside = np.flatnonzero(_holds(windows, a.start_ns) | (inside > 0))
+    if not len(starts_inside):
+        return KernelTable((), len(used), window_ns)
+    codes, name = np.unique(a.name[starts_inside], return_inverse=True)
+    total = np.zeros(len(codes), np.int64)
+    np.add.at(total, name, inside[starts_inside])
+    count = np.bincount(name[_holds(windows, a.start_ns[starts_inside])], minlength=len(codes))
+    first = np.zeros(len(codes), np.int64)
+    first[name[::-1]] = starts_inside[::-1]
+    hidden_under = {
+        Category.COMPUTE: intervals.EMPTY,
+        Category.COMMUNICATION: busy.compute,
+        Category.COPY: intervals.union(
+            np.concatenate((busy.compute.start, busy.communication.start)), np.concatenate((busy.compute.end, busy.communication.end))
+        ),
+    }
+    exposed = np.zeros(len(codes), np.int64)
+    category = a.category[first]
+    for kind, hiding in hidden_under.items():
+        mine = starts_inside[a.category[starts_inside] == kind]
+        group = name[a.category[starts_inside] == kind]
+        start, end, of = _union_per_group(a.start_ns[mine], a.end_ns[mine], group)
+        np.add.at(exposed, of, _visible(start, end, windows, hiding))
+    rows = [
+        KernelTime(
+            name=trace.names[code],
+            category=Category(int(category[i])).name.lower(),
+            family=FAMILIES[int(a.family[first[i]])],
+            count=int(count[i]),
+            total_ns=int(total[i]),
+            exposed_ns=int(exposed[i]),
+            fused=bool(a.fused[first[i]]),
+        )
+        for i, code in enumerate(codes.tolist())
+    ]
+    return KernelTable(tuple(sorted(rows, key=lambda r: (-r.total_ns, r.name))), len(used), window_ns)
+
+
+def _holds(windows: Intervals, at: IntColumn) -> npt.NDArray[np.bool_]:
+    i = np.searchsorted(windows.start, at, side="right") - 1
+    result: npt.NDArray[np.bool_] = (i >= 0) & (at < windows.end[np.maximum(i, 0)]) if len(windows.start) else np.zeros(len(at), bool)
+    return result
+
+
+def _visible(start: IntColumn, end: IntColumn, windows: Intervals, hiding: Intervals) -> IntColumn:
+    """For each interval its ns inside the windows and not under the hiding set."""
+    shown = intervals.subtract(windows, hiding)
+    return intervals.covered(shown, start, end)
+
+
+def _union_per_group(start: IntColumn, end: IntColumn, group: npt.NDArray[np.int64]) -> tuple[IntColumn, IntColumn, npt.NDArray[np.int64]]:
+    """The union of the intervals of each group: starts, ends, groups."""
+    keep = end > start
+    start, end, group = start[keep], end[keep], group[keep]
+    if not len(start):
+        return start, end, group
+    order = np.lexsort((start, group))
+    start, end, group = start[order], end[order], group[order]
+    # one running maximum over all groups: each group is moved behind the one before it
+    base = int(start.min())
+    span = int(end.max()) - base + 1
+    if span * (int(group[-1]) + 1) < 2**62:
+        shift = group * span - base
+        merged = intervals.union(start + shift, end + shift)
+        of = merged.start // span
+        return merged.start - of * span + base, merged.end - of * span + base, of
+    parts = [(g, intervals.union(start[group == g], end[group == g])) for g in np.unique(group).tolist()]
+    return (
+        np.concatenate([p.start for _, p in parts]),
+        np.concatenate([p.end for _, p in parts]),
+        np.concatenate([np.full(len(p.start), g) for g, p in parts]),
+    )

@@ -1,0 +1,445 @@
+"""Step windows: which stretch of the GPU's time belongs to which training step (section 4 of the time model).
+
+Host ranges name the steps; the windows are where the GPU worked for them. Windows tile: no gap, no overlap.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from enum import StrEnum
+
+import numpy as np
+import numpy.typing as npt
+
+from traceread.categories.host import CallRole, HostNames
+from traceread.errors import SelectionError
+from traceread.measurements.launches import Launches
+from traceread.model import ActivityKind, Capability, IntColumn, RangeKind, Trace
+
+BETWEEN = "between steps"
+WHOLE = "whole capture"
+
+_PROFILER_STEP = re.compile(r"^ProfilerStep#\d+$")
+_STEP_WORD = re.compile(r"(?<![^\W\d_])(?:step|iteration|iter)(?![^\W\d_])", re.IGNORECASE)
+_NOT_A_STEP = re.compile(r"optim|sched|zero_grad|lr_", re.IGNORECASE)
+_DIGITS = re.compile(r"\d+")
+_NUMBER = re.compile(r"(?<![^\W\d_])(?:\w*step|iteration|iter)\D*?(\d+)", re.IGNORECASE)
+
+
+class StepSource(StrEnum):
+    """Where the steps of a trace come from."""
+
+    RECORDED = "recorded"
+    PROJECTED = "projected"
+    INFERRED = "inferred"
+    WHOLE_CAPTURE = "whole capture"
+
+
+class WindowKind(StrEnum):
+    """What a window stands for."""
+
+    STEP = "step"
+    BETWEEN = "between"
+    WHOLE = "whole"
+
+
+@dataclass(frozen=True)
+class StepOptions:
+    """How steps are found.
+
+    Attributes:
+        pattern: regular expression searched in the names of annotations; "infer" or "none" select those modes.
+        micro_steps: consecutive ranges that make one step (gradient accumulation with one range per micro-batch).
+    """
+
+    pattern: str | None = None
+    micro_steps: int = 1
+
+
+@dataclass(frozen=True)
+class Window:
+    """One window of one rank, `[start_ns, end_ns)` on the device.
+
+    Attributes:
+        label: name of the step range, "between steps" or "whole capture".
+        number: the step's own number, else its position among the steps; -1 for other windows.
+        kind: step, between or whole.
+        partial: why the step is incomplete, "" if it is complete.
+        thread: thread of the host range, -1 if there is none.
+        host_start_ns, host_end_ns: the host time whose launches belong to this window.
+        launch_coverage: activities' share of the kernel launches the host made in it, (matched, made).
+    """
+
+    label: str
+    number: int
+    kind: WindowKind
+    start_ns: int
+    end_ns: int
+    partial: str = ""
+    thread: int = -1
+    host_start_ns: int = 0
+    host_end_ns: int = 0
+    launch_coverage: tuple[int, int] = (0, 0)
+
+    @property
+    def duration_ns(self) -> int:
+        """Length of the window."""
+        return self.end_ns - self.start_ns
+
+
+@dataclass(frozen=True, eq=False)
+class Steps:
+    """The windows of one rank in order of time.
+
+    Attributes:
+        source: where they come from.
+        name: name of the range family without its number, "" for the whole capture.
+        windows: step, between and whole windows; they tile.
+        window_of: for each activity the position of the window its launch belongs to, -1 if none.
+        used: for each window, whether summaries use it.
+        excluded: (window position, reason) of the steps left out of summaries.
+        fallback: "" or why excluded steps had to be used after all.
+        step_thread: thread of the step ranges, else the thread with most launches; -1 if unknown.
+    """
+
+    source: StepSource
+    name: str
+    windows: tuple[Window, ...]
+    window_of: npt.NDArray[np.int64]
+    used: tuple[bool, ...]
+    excluded: tuple[tuple[int, str], ...]
+    fallback: str
+    step_thread: int
+
+
+@dataclass(frozen=True, eq=False)
+class _Segments:
+    """Host time, cut: segment i holds the launches in `[start[i], end[i])`."""
+
+    start: IntColumn
+    end: IntColumn
+    label: tuple[str, ...]
+    kind: tuple[WindowKind, ...]
+    thread: npt.NDArray[np.int64]
+    open: npt.NDArray[np.bool_]
+    name: str
+    source: StepSource = StepSource.RECORDED
+
+
+@dataclass(frozen=True, eq=False)
+class _Family:
+    """Rows of `trace.ranges` that name steps, sorted by start, with the name without digits."""
+
+    name: str
+    rows: npt.NDArray[np.int64]
+    tiles: bool = field(default=False)
+    """ProfilerStep: each range reaches to the start of the next whatever it holds."""
+
+
+def find_steps(trace: Trace, launches: Launches, options: StepOptions, host_names: HostNames) -> Steps:
+    """The windows of one rank; one window over the whole capture where nothing names steps.
+
+    Raises:
+        SelectionError: `options.pattern` is no regular expression, matches nothing, or matches ranges that overlap.
+    """
+    if options.pattern == "infer":
+        from traceread.measurements.step_inference import infer_segments
+
+        inferred = infer_segments(trace, launches)
+        if inferred is not None:
+            return _steps_from(trace, launches, inferred, host_names)
+        return _whole_capture(trace, launches)
+    family = None if options.pattern == "none" else find_family(trace, options.pattern, host_names)
+    if family is None or not launches.known.any():
+        return _whole_capture(trace, launches)
+    segments = _segments(trace, launches, family, max(options.micro_steps, 1))
+    return _steps_from(trace, launches, segments, host_names)
+
+
+def find_family(trace: Trace, pattern: str | None, host_names: HostNames) -> _Family | None:
+    """The ranges that name the steps, None if there are none."""
+    ranges = trace.ranges
+    rows = np.flatnonzero(ranges.kind == RangeKind.ANNOTATION)
+    codes = np.unique(ranges.name[rows])
+    names = {int(code): trace.names[code] for code in codes}
+    if pattern is not None:
+        return _family_by_pattern(trace, rows, names, pattern)
+    users = [code for code, name in names.items() if host_names.user_meaning(name) == "step"]
+    if users:
+        family = _of_codes(trace, rows, users, "configured step")
+        _refuse_overlap(trace, family, "the step ranges named in the configuration")
+        return family
+    profiler = [code for code, name in names.items() if _PROFILER_STEP.match(name)]
+    if profiler:
+        found = _of_codes(trace, rows, profiler, "ProfilerStep")
+        return replace(found, tiles=True)
+    return _largest_family(trace, rows, names)
+
+
+def _of_codes(trace: Trace, rows: npt.NDArray[np.int64], codes: Sequence[int], name: str) -> _Family:
+    mine = rows[np.isin(trace.ranges.name[rows], np.array(codes, np.int32))]
+    return _Family(name, mine[np.argsort(trace.ranges.start_ns[mine], kind="stable")])
+
+
+def _overlaps(trace: Trace, rows: npt.NDArray[np.int64]) -> bool:
+    start, end = trace.ranges.start_ns[rows], trace.ranges.end_ns[rows]
+    return bool(np.any(start[1:] < end[:-1]))
+
+
+def _largest_family(trace: Trace, rows: npt.NDArray[np.int64], names: dict[int, str]) -> _Family | None:
+    families: dict[str, list[int]] = {}
+    for code, name in names.items():
+        bare = _DIGITS.sub("", name)
+        if _STEP_WORD.search(bare) and not _NOT_A_STEP.search(name):
+            families.setdefault(bare, []).append(code)
+    best: _Family | None = None
+    best_total = -1
+    for bare in sorted(families):
+        family = _of_codes(trace, rows, families[bare], bare.strip(" #_-:.") or bare)
+        total = int((trace.ranges.end_ns[family.rows] - trace.ranges.start_ns[family.rows]).sum())
+        if total > best_total and not _overlaps(trace, family.rows):
+            best, best_total = family, total
+    return best
+
+
+def _family_by_pattern(trace: Trace, rows: npt.NDArray[np.int64], names: dict[int, str], pattern: str) -> _Family:
+    try:
+        wanted = re.compile(pattern)
+    except re.error as error:
+        raise SelectionError(f"--step-range {pattern!r} is not a regular expression: {error}", "quote special characters with \\") from None
+    codes = [code for code, name in names.items() if wanted.search(name)]
+    if not codes:
+        some = sorted({_DIGITS.sub("N", name) for name in names.values()})[:12]
+        raise SelectionError(
+            f"--step-range {pattern!r} matches no range of rank {trace.rank}",
+            "ranges there are: " + (", ".join(some) if some else "none") + "; or use --step-range infer",
+        )
+    family = _of_codes(trace, rows, codes, pattern)
+    if all(_PROFILER_STEP.match(names[c]) for c in codes):
+        return replace(family, tiles=True)
+    _refuse_overlap(trace, family, f"the ranges that --step-range {pattern!r} matches")
+    return family
+
+
+def _refuse_overlap(trace: Trace, family: _Family, what: str) -> None:
+    if _overlaps(trace, family.rows):
+        raise SelectionError(f"{what} overlap on rank {trace.rank}, so they cannot be steps", "choose a pattern for ranges that follow each other")
+
+
+def _segments(trace: Trace, launches: Launches, family: _Family, micro_steps: int) -> _Segments:
+    ranges = trace.ranges
+    rows = family.rows
+    first, last = rows[::micro_steps], rows[np.minimum(np.arange(micro_steps - 1, len(rows) + micro_steps - 1, micro_steps), len(rows) - 1)]
+    start, end = ranges.start_ns[first], ranges.end_ns[last]
+    label = tuple(trace.names[code] for code in ranges.name[first].tolist())
+    thread = ranges.thread[first].astype(np.int64)
+    still_open = ranges.open[last] == 1
+    as_they_are = not family.tiles and _hold_their_launches(trace, launches, start, end)
+    if not as_they_are:
+        end = np.append(start[1:], end[-1])
+        return _Segments(start, end, label, (WindowKind.STEP,) * len(start), thread, still_open, family.name)
+    return _with_betweens(_Segments(start, end, label, (WindowKind.STEP,) * len(start), thread, still_open, family.name), launches)
+
+
+def _hold_their_launches(trace: Trace, launches: Launches, start: IntColumn, end: IntColumn) -> bool:
+    """Whether at least 90 % of the GPU time launched between the first and the last range is launched inside a range."""
+    duration = trace.activities.end_ns - trace.activities.start_ns
+    at = launches.start_ns
+    between = launches.known & (at >= start[0]) & (at < end[-1])
+    inside = between & _inside(start, end, at)
+    return 10 * int(duration[inside].sum()) >= 9 * int(duration[between].sum())
+
+
+def _inside(start: IntColumn, end: IntColumn, at: IntColumn) -> npt.NDArray[np.bool_]:
+    i = np.searchsorted(start, at, side="right") - 1
+    inside: npt.NDArray[np.bool_] = (i >= 0) & (at < end[np.maximum(i, 0)])
+    return inside
+
+
+def _with_betweens(steps: _Segments, launches: Launches) -> _Segments:
+    """The segments with one more between two ranges wherever something was launched there."""
+    at = np.sort(launches.start_ns[launches.known])
+    gap_start, gap_end = steps.end[:-1], steps.start[1:]
+    launched = np.searchsorted(at, gap_end, side="left") > np.searchsorted(at, gap_start, side="left")
+    where = np.flatnonzero(launched) + 1
+    if not len(where):
+        return steps
+    label, kind = list(steps.label), list(steps.kind)
+    for position in where[::-1].tolist():
+        label.insert(position, BETWEEN)
+        kind.insert(position, WindowKind.BETWEEN)
+    return replace(
+        steps,
+        start=np.insert(steps.start, where, gap_start[launched]),
+        end=np.insert(steps.end, where, gap_end[launched]),
+        label=tuple(label),
+        kind=tuple(kind),
+        thread=np.insert(steps.thread, where, steps.thread[where - 1]),
+        open=np.insert(steps.open, where, False),
+    )
+
+
+def _steps_from(trace: Trace, launches: Launches, segments: _Segments, host_names: HostNames) -> Steps:
+    window_of = _segment_of(segments, launches)
+    ends = _window_ends(trace, segments, window_of)
+    begin = _first_begin(trace, launches, int(segments.start[0]))
+    coverage = _launch_coverage(trace, launches, segments, host_names)
+    windows = []
+    ordinal = 0
+    for i, (label, kind) in enumerate(zip(segments.label, segments.kind, strict=True)):
+        end = max(begin, ends[i])
+        number = -1
+        if kind is WindowKind.STEP:
+            number = _number(label, ordinal)
+            ordinal += 1
+        window = Window(
+            label=label,
+            number=number,
+            kind=kind,
+            start_ns=begin,
+            end_ns=end,
+            thread=int(segments.thread[i]),
+            host_start_ns=int(segments.start[i]),
+            host_end_ns=int(segments.end[i]),
+            launch_coverage=coverage[i],
+        )
+        windows.append(replace(window, partial=_why_partial(window, bool(segments.open[i]), i == len(segments.label) - 1, trace.truncated)))
+        begin = end
+    used, excluded, fallback = _choose_used(windows, segments.source)
+    thread = int(np.bincount(segments.thread[segments.thread >= 0]).argmax()) if np.any(segments.thread >= 0) else _busiest_thread(launches)
+    return Steps(segments.source, segments.name, tuple(windows), window_of, used, excluded, fallback, thread)
+
+
+def _segment_of(segments: _Segments, launches: Launches) -> npt.NDArray[np.int64]:
+    at = launches.start_ns
+    i = np.searchsorted(segments.start, at, side="right") - 1
+    inside = launches.known & (i >= 0) & (at < segments.end[np.maximum(i, 0)])
+    return np.where(inside, i, -1)
+
+
+def _window_ends(trace: Trace, segments: _Segments, window_of: npt.NDArray[np.int64]) -> list[int]:
+    """Where each window ends by its own work: the latest end of its kernels and graphs, of everything only if it has none."""
+    none = np.iinfo(np.int64).min
+    activities = trace.activities
+    count = len(segments.label)
+    by_kernels, by_all = np.full(count, none), np.full(count, none)
+    mine = window_of >= 0
+    work = mine & ((activities.kind == ActivityKind.KERNEL) | (activities.kind == ActivityKind.GRAPH))
+    np.maximum.at(by_kernels, window_of[work], activities.end_ns[work])
+    np.maximum.at(by_all, window_of[mine], activities.end_ns[mine])
+    ends = np.where(by_kernels > none, by_kernels, by_all)
+    for i, kind in enumerate(segments.kind):
+        if kind is WindowKind.BETWEEN:  # the work between two steps is over when the next step starts, not before
+            ends[i] = max(int(ends[i]), int(segments.start[i + 1]))
+    return [int(end) for end in ends]
+
+
+def _first_begin(trace: Trace, launches: Launches, range_start: int) -> int:
+    """Where the first window begins: not before its range, nor before the end of what earlier launches still did."""
+    activities = trace.activities
+    begin = range_start
+    earlier = launches.known & (launches.start_ns < range_start)
+    if earlier.any():
+        begin = max(begin, int(activities.end_ns[earlier].max()))
+    before = launched_before_capture(trace, launches)
+    if before.any():
+        begin = max(begin, int(activities.end_ns[before].max()))
+    return begin
+
+
+def launched_before_capture(trace: Trace, launches: Launches) -> npt.NDArray[np.bool_]:
+    """True for activities launched before the capture.
+
+    They have no launch record and stand on their stream before the first activity that has one; on a stream where none has
+    one, before the first such activity of the device. Without any launch record nothing is known, so none is marked.
+    """
+    activities = trace.activities
+    known = launches.known
+    if not known.any():
+        return np.zeros(len(activities), bool)
+    position = np.arange(len(activities))
+    streams, stream = np.unique(activities.stream, return_inverse=True)
+    first_known = np.full(len(streams), len(activities))
+    np.minimum.at(first_known, stream[known], position[known])
+    first_of_device = int(position[known].min())
+    first_known[first_known == len(activities)] = first_of_device
+    result: npt.NDArray[np.bool_] = ~known & (position < first_known[stream])
+    return result
+
+
+def _launch_coverage(trace: Trace, launches: Launches, segments: _Segments, host_names: HostNames) -> list[tuple[int, int]]:
+    calls = trace.calls
+    roles = host_names.call_roles(trace.names, calls.name)
+    made = (roles == CallRole.KERNEL_LAUNCH) & (calls.correlation > 0)
+    i = np.searchsorted(segments.start, calls.start_ns, side="right") - 1
+    made &= (i >= 0) & (calls.start_ns < segments.end[np.maximum(i, 0)])
+    count = len(segments.label)
+    total = np.bincount(i[made], minlength=count)
+    matched = np.bincount(i[made & (launches.owners > 0)], minlength=count)
+    return list(zip(matched.tolist(), total.tolist(), strict=True))
+
+
+def _why_partial(window: Window, still_open: bool, last: bool, truncated: bool) -> str:
+    if window.start_ns >= window.end_ns:
+        return "no time of its own on the GPU"
+    if still_open:
+        return "still running when the capture ended"
+    if last and truncated:
+        return "the file ends early"
+    matched, made = window.launch_coverage
+    if last and 10 * matched < 9 * made:
+        return f"the capture ended before {made - matched} of its {made} kernel launches ran"
+    return ""
+
+
+def _choose_used(windows: Sequence[Window], source: StepSource) -> tuple[tuple[bool, ...], tuple[tuple[int, str], ...], str]:
+    """Which windows summaries use: neither the first step nor partial ones, unless nothing would remain."""
+    steps = [i for i, w in enumerate(windows) if w.kind is not WindowKind.BETWEEN]
+    reasons = {i: windows[i].partial or ("first step" if n == 0 else "") for n, i in enumerate(steps)}
+    good = [i for i in steps if not reasons[i]]
+    fallback = ""
+    if not good:
+        complete = [i for i in steps if not windows[i].partial]
+        good = complete or [i for i in steps if windows[i].end_ns > windows[i].start_ns] or steps
+        fallback = "only the first step is complete" if complete else "no step is complete"
+    used = tuple(i in set(good) for i in range(len(windows)))
+    excluded = tuple((i, reasons[i]) for i in steps if i not in set(good))
+    return used, excluded, fallback
+
+
+def _number(label: str, ordinal: int) -> int:
+    found = _NUMBER.search(label)
+    if found:
+        return int(found.group(1)[:15])
+    digits = _DIGITS.findall(label)
+    return int(digits[-1][:15]) if digits else ordinal
+
+
+def _busiest_thread(launches: Launches) -> int:
+    threads = launches.thread[launches.known]
+    return int(np.bincount(threads).argmax()) if len(threads) else -1
+
+
+def _whole_capture(trace: Trace, launches: Launches) -> Steps:
+    """One window from the first activity's start to the last activity's end."""
+    activities = trace.activities
+    if not len(activities):
+        return Steps(StepSource.WHOLE_CAPTURE, "", (), np.empty(0, np.int64), (), (), "", _busiest_thread(launches))
+    window = Window(
+        label=WHOLE,
+        number=-1,
+        kind=WindowKind.WHOLE,
+        start_ns=int(activities.start_ns.min()),
+        end_ns=int(activities.end_ns.max()),
+        host_start_ns=int(np.iinfo(np.int64).min),
+        host_end_ns=int(np.iinfo(np.int64).max),
+    )
+    window_of = np.where(launches.known, 0, -1)
+    return Steps(StepSource.WHOLE_CAPTURE, "", (window,), window_of, (True,), (), "", _busiest_thread(launches))
+
+
+def says_no_ranges(trace: Trace) -> bool:
+    """Whether the trace holds no annotations at all, so that nothing could have named a step."""
+    return Capability.RANGES not in trace.recorded

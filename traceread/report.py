@@ -1,0 +1,458 @@
+"""The answer: every rank's partition, idle causes and kernels, and what they say about the job."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from traceread import intervals
+from traceread.categories.host import HostNames
+from traceread.errors import Notice, SelectionError
+from traceread.measurements.classes import CLASSES, StepClass
+from traceread.measurements.evidence import Gap, longest_gaps
+from traceread.measurements.health import check_health
+from traceread.measurements.idle import Idle, explain_idle
+from traceread.measurements.kernels import KernelTable, sum_kernels
+from traceread.measurements.launches import find_launches
+from traceread.measurements.partition import Busy, Partition, divide, find_busy, intervals_frame
+from traceread.measurements.steps import StepOptions, Steps, StepSource, WindowKind, find_steps
+from traceread.model import Capability, Device, Profile, Trace
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+FORMAT = 1
+"""Version of the JSON; fields are added, never renamed."""
+
+_GAPS_KEPT = 20
+
+
+@dataclass(frozen=True)
+class StepRange:
+    """A half-open selection of steps by their own numbers, `first <= number < stop`; None is open."""
+
+    first: int | None = None
+    stop: int | None = None
+
+    def holds(self, number: int) -> bool:
+        """Whether the selection holds this step number."""
+        return (self.first is None or number >= self.first) and (self.stop is None or number < self.stop)
+
+    def __str__(self) -> str:
+        return f"{'' if self.first is None else self.first}:{'' if self.stop is None else self.stop}"
+
+
+@dataclass(frozen=True, eq=False)
+class RankReport:
+    """What was found out about one rank.
+
+    Attributes:
+        rank, rank_source, device, host, files, source, versions, recorded, world_size: as on the trace.
+        steps: its windows, which of them are used, and why others are not.
+        partition: class times per window.
+        busy, idle: the intervals behind the partition.
+        kernels: activity names over the used windows.
+        gaps: the longest idle gaps of the used windows with their evidence.
+        notices: warnings about this rank.
+        outside_ns, busy_ns: GPU busy time outside the step windows, and all of it.
+        counts: rows read: activities, calls, ranges.
+    """
+
+    rank: int
+    rank_source: str
+    device: Device
+    host: str | None
+    files: tuple[Path, ...]
+    source: str
+    versions: dict[str, str]
+    recorded: frozenset[Capability]
+    world_size: int | None
+    steps: Steps
+    partition: Partition
+    busy: Busy
+    idle: Idle
+    kernels: KernelTable
+    gaps: tuple[Gap, ...]
+    notices: tuple[Notice, ...]
+    outside_ns: int
+    busy_ns: int
+    counts: dict[str, int]
+    first_ns: int
+
+    def used_rows(self, labels: Collection[str] | None = None) -> list[int]:
+        """Positions of the used windows, of those with these labels if given."""
+        return [
+            i
+            for i, (window, used) in enumerate(zip(self.steps.windows, self.steps.used, strict=True))
+            if used and (labels is None or window.label in labels)
+        ]
+
+    def intervals(self) -> pd.DataFrame:
+        """The rank's time as intervals with one class each: rank, step, start_ns, end_ns, duration_ns, class.
+
+        They tile the windows in order; grouped by step and class they give the partition.
+        """
+        return intervals_frame(self.rank, self.steps, self.busy, self.idle)
+
+
+@dataclass(frozen=True)
+class Summary:
+    """The job in a few numbers, over the steps that are used on every loaded rank.
+
+    Attributes:
+        critical_rank: the rank the class times are of.
+        critical_by: how it was chosen ("longest step").
+        steps: labels of the steps summarised.
+        step_ns: length of each of them on the critical rank.
+        class_ns: mean ns per step of each class on the critical rank, in the order of CLASSES; they sum to `mean_ns`.
+        hidden_communication_ns, hidden_copy_ns: means per step, beside the classes.
+        rank_mean_ns: mean step of every rank, in order of rank.
+    """
+
+    critical_rank: int
+    critical_by: str
+    steps: tuple[str, ...]
+    step_ns: tuple[int, ...]
+    class_ns: tuple[int, ...]
+    hidden_communication_ns: int
+    hidden_copy_ns: int
+    rank_mean_ns: tuple[tuple[int, int], ...]
+
+    @property
+    def mean_ns(self) -> int:
+        """Mean step, rounded to ns; what the class times sum to."""
+        return sum(self.class_ns)
+
+    @property
+    def median_ns(self) -> int:
+        """Median step."""
+        return median(self.step_ns)
+
+    @property
+    def max_ns(self) -> int:
+        """Slowest step."""
+        return max(self.step_ns)
+
+    @property
+    def min_ns(self) -> int:
+        """Fastest step."""
+        return min(self.step_ns)
+
+    @property
+    def uneven_ns(self) -> int:
+        """Mean minus median where they differ by more than 2 % of the median, else 0."""
+        difference = self.mean_ns - self.median_ns
+        return difference if 50 * abs(difference) > self.median_ns else 0
+
+    @property
+    def skew(self) -> tuple[int, int]:
+        """Slowest rank's mean step and the median rank's; their quotient is the skew."""
+        means = [mean for _, mean in self.rank_mean_ns]
+        return max(means), median(means)
+
+    def to_dict(self) -> dict[str, Any]:
+        """The summary as JSON builtins."""
+        slowest, middle = self.skew
+        mean = self.mean_ns
+        return {
+            "critical_rank": self.critical_rank,
+            "critical_by": self.critical_by,
+            "steps": list(self.steps),
+            "step_ns": {"median": self.median_ns, "mean": mean, "min": self.min_ns, "max": self.max_ns},
+            "class_ns": dict(zip(CLASSES, self.class_ns, strict=True)),
+            "shares": {name: ns / mean if mean else 0.0 for name, ns in zip(CLASSES, self.class_ns, strict=True)},
+            "hidden_communication_ns": self.hidden_communication_ns,
+            "hidden_copy_ns": self.hidden_copy_ns,
+            "skew": {"max_over_median": slowest / middle if middle else 1.0},
+        }
+
+
+@dataclass(frozen=True, eq=False)
+class PartitionTable:
+    """Every window of every rank with its class times."""
+
+    ranks: tuple[RankReport, ...]
+    base_ns: int
+
+    def __repr__(self) -> str:
+        windows = sum(len(r.steps.windows) for r in self.ranks)
+        return f"<PartitionTable {len(self.ranks)} ranks, {windows} windows>"
+
+    def to_dict(self) -> list[dict[str, Any]]:
+        """One entry per window in order of rank and time, as in JSON format 1."""
+        rows = []
+        for r in self.ranks:
+            for i, window in enumerate(r.steps.windows):
+                rows.append(
+                    {
+                        "rank": r.rank,
+                        "step": window.label,
+                        "start_ns": window.start_ns - self.base_ns,
+                        "end_ns": window.end_ns - self.base_ns,
+                        "used": r.steps.used[i],
+                        "partial": bool(window.partial),
+                        "classes": dict(zip(CLASSES, r.partition.class_ns[i].tolist(), strict=True)),
+                        "hidden_communication": int(r.partition.hidden_communication_ns[i]),
+                        "hidden_copy": int(r.partition.hidden_copy_ns[i]),
+                    }
+                )
+        return rows
+
+    def to_frame(self) -> pd.DataFrame:
+        """One row per rank, window and class: rank, step, class, duration_ns, share (of the window, 0 for an empty one), used."""
+        import pandas as pd
+
+        rows = [
+            (row["rank"], row["step"], name, ns, ns / length if length else 0.0, row["used"])
+            for row in self.to_dict()
+            for length in [row["end_ns"] - row["start_ns"]]
+            for name, ns in row["classes"].items()
+        ]
+        return pd.DataFrame(rows, columns=["rank", "step", "class", "duration_ns", "share", "used"])
+
+    def _repr_html_(self) -> str:
+        from traceread.reporters.notebook import partition_html
+
+        return partition_html(self)
+
+
+@dataclass(frozen=True, eq=False)
+class Report:
+    """The analysis of a profile.
+
+    Attributes:
+        source: "kineto" or "nsys".
+        title: how the input is called.
+        base_ns: what the times of the JSON count from.
+        ranks: one report per rank, in order.
+        notices: warnings about the capture as a whole; `all_notices` has those of the ranks too.
+        skipped_files: files beside the traces that are not part of the profile, with the reason.
+    """
+
+    source: str
+    title: str
+    base_ns: int
+    ranks: tuple[RankReport, ...]
+    notices: tuple[Notice, ...]
+    skipped_files: tuple[tuple[Path, str], ...]
+
+    def __repr__(self) -> str:
+        summary = self.summary
+        if summary is None:
+            return f"<Report {len(self.ranks)} ranks, no GPU work, {self.source}>"
+        from traceread.units import duration
+
+        return f"<Report {len(self.ranks)} ranks, {len(summary.steps)} steps of {duration(summary.median_ns)}, {self.source}>"
+
+    @property
+    def partition(self) -> PartitionTable:
+        """Every window of every rank with its class times."""
+        return PartitionTable(self.ranks, self.base_ns)
+
+    @property
+    def all_notices(self) -> tuple[Notice, ...]:
+        """Warnings about the capture and about its ranks."""
+        return self.notices + tuple(n for r in self.ranks for n in r.notices)
+
+    @property
+    def world_size(self) -> int | None:
+        """Ranks of the job as recorded, None if not recorded."""
+        sizes = [r.world_size for r in self.ranks if r.world_size is not None]
+        return max(sizes) if sizes else None
+
+    @property
+    def summary(self) -> Summary | None:
+        """The job in a few numbers; None where no GPU work was recorded."""
+        return summarise(self.ranks)
+
+    def rank(self, rank: int) -> RankReport:
+        """The report of one rank.
+
+        Raises:
+            SelectionError: no such rank; the message lists those there are.
+        """
+        for r in self.ranks:
+            if r.rank == rank:
+                return r
+        raise SelectionError(f"no rank {rank} in {self.title}", f"ranks there are: {', '.join(str(r.rank) for r in self.ranks)}")
+
+    def intervals(self, rank: int | None = None) -> pd.DataFrame:
+        """The intervals of one rank (the only one if there is one) with their class; see RankReport.intervals."""
+        return (self.ranks[0] if rank is None and len(self.ranks) == 1 else self.rank(0 if rank is None else rank)).intervals()
+
+    def to_dict(self) -> dict[str, Any]:
+        """The report as JSON builtins, format 1."""
+        from traceread.reporters.json import report_dict
+
+        return report_dict(self)
+
+    def save(self, path: str | Path) -> Path:
+        """Writes the report in the format its extension names (.json, .md, .txt, .csv, .html) and returns the path.
+
+        Raises:
+            OutputError: unknown extension, or the file cannot be written; what was there before is kept.
+        """
+        from traceread.reporters import save_report
+
+        return save_report(self, Path(path))
+
+    def _repr_html_(self) -> str:
+        from traceread.reporters.notebook import report_html
+
+        return report_html(self)
+
+
+@dataclass(frozen=True)
+class AnalysisOptions:
+    """How a profile is analysed.
+
+    Attributes:
+        step_options: how steps are found.
+        host_names: meanings of host names.
+        steps: which steps to use, by their own numbers; None leaves out the first and partial ones.
+    """
+
+    step_options: StepOptions = StepOptions()
+    host_names: HostNames = HostNames()
+    steps: StepRange | None = None
+
+
+def analyze_trace(trace: Trace, options: AnalysisOptions) -> RankReport:
+    """The report of one rank; needs nothing from the others.
+
+    Raises:
+        SelectionError: the step pattern or selection matches nothing.
+    """
+    launches = find_launches(trace)
+    steps = find_steps(trace, launches, options.step_options, options.host_names)
+    if options.steps is not None:
+        steps = select_steps(steps, options.steps, trace.rank)
+    busy = find_busy(trace)
+    idle = explain_idle(trace, launches, steps, busy.any, options.host_names)
+    step_windows = [w for w in steps.windows if w.kind is not WindowKind.BETWEEN]
+    inside = intervals.covered(busy.any, np.array([w.start_ns for w in step_windows], np.int64), np.array([w.end_ns for w in step_windows], np.int64))
+    return RankReport(
+        rank=trace.rank,
+        rank_source=trace.rank_source,
+        device=trace.device,
+        host=trace.host,
+        files=trace.files,
+        source=trace.source,
+        versions=trace.versions,
+        recorded=trace.recorded,
+        world_size=trace.world_size,
+        partition=divide(steps, busy, idle),
+        busy=busy,
+        idle=idle,
+        kernels=sum_kernels(trace, steps, busy),
+        gaps=longest_gaps(trace, launches, steps, idle, _GAPS_KEPT),
+        notices=trace.notices + check_health(trace, launches, steps, busy, idle),
+        outside_ns=busy.any.total - int(inside.sum()),
+        busy_ns=busy.any.total,
+        counts={"activities": len(trace.activities), "calls": len(trace.calls), "ranges": len(trace.ranges)},
+        first_ns=min((int(t.start_ns[0]) for t in (trace.activities, trace.calls, trace.ranges) if len(t)), default=0),
+        steps=replace(steps, window_of=np.empty(0, np.int64)),
+    )
+
+
+def analyze_profile(profile: Profile, options: AnalysisOptions) -> Report:
+    """The report of all ranks of a profile."""
+    ranks = tuple(analyze_trace(trace, options) for trace in profile.traces)
+    first = min((r.first_ns for r in ranks), default=0)
+    return Report(
+        source=profile.source,
+        title=profile.title,
+        base_ns=first - first % 10**9,
+        ranks=ranks,
+        notices=profile.notices + _differences(ranks),
+        skipped_files=profile.skipped,
+    )
+
+
+def _differences(ranks: Sequence[RankReport]) -> tuple[Notice, ...]:
+    """Warnings where the ranks do not fit together."""
+    with_work = [r for r in ranks if r.steps.windows]
+    if not with_work:
+        return ()
+    notices = []
+    if len({r.steps.source for r in with_work}) > 1:
+        without = ", ".join(str(r.rank) for r in with_work if r.steps.source is StepSource.WHOLE_CAPTURE)
+        notices.append(Notice("different-steps", f"ranks {without} have no step ranges although others have; they cannot be compared step by step"))
+    elif len(with_work) > 1 and not _common_labels(with_work):
+        notices.append(Notice("different-steps", "the ranks have no used step in common; the summary is over each rank's own steps"))
+    return tuple(notices)
+
+
+def select_steps(steps: Steps, wanted: StepRange, rank: int) -> Steps:
+    """The steps with only those selected used.
+
+    Raises:
+        SelectionError: nothing is selected; the message lists the step numbers there are.
+    """
+    chosen = tuple(w.kind is WindowKind.STEP and wanted.holds(w.number) for w in steps.windows)
+    if not any(chosen):
+        numbers = [str(w.number) for w in steps.windows if w.kind is WindowKind.STEP]
+        there = f"steps there are: {', '.join(numbers[:40])}" if numbers else "the capture names no steps; try --step-range infer"
+        raise SelectionError(f"--steps {wanted} selects no step of rank {rank}", there)
+    excluded = tuple((i, "not selected") for i, w in enumerate(steps.windows) if w.kind is WindowKind.STEP and not chosen[i])
+    return replace(steps, used=chosen, excluded=excluded, fallback="")
+
+
+def _common_labels(ranks: Sequence[RankReport]) -> list[str]:
+    """Labels of the steps used on every rank, in order of the first rank."""
+    common = set.intersection(*({r.steps.windows[i].label for i in r.used_rows()} for r in ranks))
+    return [r_label for i in ranks[0].used_rows() if (r_label := ranks[0].steps.windows[i].label) in common]
+
+
+def summarise(ranks: Sequence[RankReport]) -> Summary | None:
+    """The job's summary; None where no rank has a window."""
+    with_work = [r for r in ranks if r.steps.windows]
+    if not with_work:
+        return None
+    labels = _common_labels(with_work) or None
+    rows = {r.rank: r.used_rows(labels) for r in with_work}
+    means = tuple((r.rank, _rounded_mean([r.steps.windows[i].duration_ns for i in rows[r.rank]])) for r in with_work)
+    critical = max(with_work, key=lambda r: (sum(r.steps.windows[i].duration_ns for i in rows[r.rank]) / len(rows[r.rank]), -r.rank))
+    mine = rows[critical.rank]
+    lengths = tuple(critical.steps.windows[i].duration_ns for i in mine)
+    return Summary(
+        critical_rank=critical.rank,
+        critical_by="longest step",
+        steps=tuple(critical.steps.windows[i].label for i in mine),
+        step_ns=lengths,
+        class_ns=shared_out(critical.partition.class_ns[mine].sum(axis=0).tolist(), len(mine)),
+        hidden_communication_ns=_rounded_mean(critical.partition.hidden_communication_ns[mine].tolist()),
+        hidden_copy_ns=_rounded_mean(critical.partition.hidden_copy_ns[mine].tolist()),
+        rank_mean_ns=means,
+    )
+
+
+def shared_out(totals: Sequence[int], count: int) -> tuple[int, ...]:
+    """totals / count in whole ns that sum to the rounded mean of the sum (largest remainder, earlier entries first)."""
+    target = (2 * sum(totals) + count) // (2 * count)
+    parts = [total // count for total in totals]
+    by_remainder = sorted(range(len(totals)), key=lambda i: (-(totals[i] % count), i))
+    for i in by_remainder[: target - sum(parts)]:
+        parts[i] += 1
+    return tuple(parts)
+
+
+def _rounded_mean(values: Sequence[int]) -> int:
+    return (2 * sum(values) + len(values)) // (2 * len(values)) if values else 0
+
+
+def median(values: Sequence[int]) -> int:
+    """The middle value; of an even number of values the mean of the two in the middle, rounded up to ns."""
+    ordered = sorted(values)
+    middle = len(ordered) // 2
+    return ordered[middle] if len(ordered) % 2 else (ordered[middle - 1] + ordered[middle] + 1) // 2
+
+
+def largest_loss(summary: Summary) -> StepClass | None:
+    """The class that costs the step most beside computing; None if nothing does."""
+    losses = [(ns, -c) for c, ns in zip(StepClass, summary.class_ns, strict=True) if c is not StepClass.COMPUTE and ns > 0]
+    return StepClass(-max(losses)[1]) if losses else None

@@ -1,0 +1,77 @@
+"""Numbers as text: the only place where ns, bytes and shares become strings."""
+
+from __future__ import annotations
+
+_UNITS = ((10**9, "s"), (10**6, "ms"), (10**3, "µs"), (1, "ns"))
+
+
+def unit_for(ns: int) -> tuple[int, str]:
+    """The unit (ns per unit, name) in which a time has between one and three digits before the point."""
+    for scale, name in _UNITS:
+        if abs(ns) >= scale:
+            return scale, name
+    return _UNITS[-1]
+
+
+def duration(ns: int, unit: tuple[int, str] | None = None) -> str:
+    """A time with three significant digits, such as "2.90 s"; in a given unit, three decimals: "0.400 s"."""
+    if unit is not None:
+        scale, name = unit
+        return f"{_rounded(ns, scale, 3)} {name}"
+    scale, name = unit_for(ns)
+    if scale == 1:
+        return f"{ns} ns"
+    for decimals in (2, 1, 0):
+        text = _rounded(ns, scale, decimals)
+        if len(text.lstrip("-").replace(".", "")) <= 3 or decimals == 0:
+            break
+    if text.lstrip("-") == "1000" and name != "s":  # 999.6 µs reads 1.00 ms
+        return duration((1 if ns > 0 else -1) * scale * 1000)
+    return f"{text} {name}"
+
+
+def _rounded(value: int, scale: int, decimals: int) -> str:
+    """value / scale with this many decimals, half away from zero, without going through a float."""
+    sign = "-" if value < 0 else ""
+    hundredths = (2 * abs(value) * 10**decimals + scale) // (2 * scale)
+    if not decimals:
+        return f"{sign}{hundredths}"
+    whole, part = divmod(hundredths, 10**decimals)
+    if not hundredths:
+        sign = ""
+    return f"{sign}{whole}.{part:0{decimals}d}"
+
+
+def percent(part: int, whole: int, decimals: int = 1) -> str:
+    """A share such as "11.1 %"; "0 %" and "100 %" only when exact, a whole of zero is "n/a"."""
+    if whole == 0:
+        return "n/a"
+    if part == 0:
+        return "0 %"
+    if part == whole:
+        return "100 %"
+    text = _rounded(part * 100, whole, decimals)
+    least = f"{0:.{decimals}f}"
+    if text.lstrip("-") == least:
+        return f"< {_rounded(1, 10**decimals, decimals)} %" if part > 0 else f"-< {_rounded(1, 10**decimals, decimals)} %"
+    if text == f"{100:.{decimals}f}" and part < whole:
+        return f"> {_rounded(10 ** (decimals + 2) - 1, 10**decimals, decimals)} %"
+    return f"{text} %"
+
+
+def ratio(part: int, whole: int) -> str:
+    """A quotient with three decimals, such as "1.003"; "n/a" for a whole of zero."""
+    return _rounded(part, whole, 3) if whole > 0 else "n/a"
+
+
+def size(count: int) -> str:
+    """Bytes in powers of 1024, such as "80.0 GiB"."""
+    for power, name in ((4, "TiB"), (3, "GiB"), (2, "MiB"), (1, "KiB")):
+        if abs(count) >= 1024**power:
+            return f"{_rounded(count, 1024**power, 1)} {name}"
+    return f"{count} B"
+
+
+def plural(count: int, noun: str, many: str | None = None) -> str:
+    """ "1 step", "5 steps"."""
+    return f"{count:,} {noun if count == 1 else many or noun + 's'}"
