@@ -68,6 +68,7 @@ class RangeKind(IntEnum):
     OS = 3  # OS runtime call (nsys osrt)
     PROFILER = 4  # the profiler's own work: buffer flush or request, initialisation
     LOADING = 5  # code loading recorded by the profiler: module, library, lazy function, JIT
+    QUEUE_FULL = 6  # "command buffer full" recorded by the profiler: a launch waited for room in the queue
 
 
 class Capability(StrEnum):
@@ -220,7 +221,8 @@ class Trace:
 
     Attributes:
         rank: rank in the job.
-        rank_source: where the rank number comes from ("distributedInfo", "environment", "MPI_RANKS", "file name", "order").
+        rank_source: where the rank number comes from ("distributedInfo", "environment", "MPI_RANKS", "thread name",
+            "file name", "order").
         source: "kineto" or "nsys".
         files: the files it was read from.
         device: the GPU.
@@ -234,6 +236,8 @@ class Trace:
         versions: tool and library versions worth showing, such as {"nsys": "2025.1.3", "schema": "3.17.2"}.
         notices: warnings about this trace.
         capture_ns: start and end of the recorded window where the trace states it, else None.
+        windows_ns: start and end of each capture where several of the same rank were joined, else empty. Between them nothing was
+            recorded, which is not idle time.
         clock: "epoch" where times are comparable between hosts up to their clocks, else "relative".
         truncated: the file ended early; the last steps may lack rows.
     """
@@ -256,6 +260,7 @@ class Trace:
     versions: dict[str, str] = field(default_factory=dict)
     notices: tuple[Notice, ...] = ()
     capture_ns: tuple[int, int] | None = None
+    windows_ns: tuple[tuple[int, int], ...] = ()
     clock: str = "epoch"
     truncated: bool = False
 

@@ -18,6 +18,7 @@ class ReadOptions:
         max_event_bytes: largest size of a single event or metadata value of a JSON file; nothing larger is ever buffered.
         max_depth: deepest nesting of JSON arrays and objects that is read; a deeper event is dropped and counted.
         chunk_bytes: how much unpacked text is decoded at a time. Results never depend on it.
+        nsys_timeout_s: how long `nsys export` may take on a `.nsys-rep` report.
         progress: called from time to time with (bytes done, bytes in total or None), both of the file as stored.
     """
 
@@ -25,4 +26,5 @@ class ReadOptions:
     max_event_bytes: int = 256 << 20
     max_depth: int = 200
     chunk_bytes: int = 4 << 20
+    nsys_timeout_s: float = 1800.0
     progress: Progress | None = None
