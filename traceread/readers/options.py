@@ -11,20 +11,19 @@ Progress = Callable[[int, int | None], None]
 
 @dataclass(frozen=True)
 class ReadOptions:
-    """Limits against hostile or broken files, and a place to report progress. Passing a limit raises LimitExceeded.
+    """Limits against hostile or broken files, and a place to report progress.
 
     Attributes:
-        max_uncompressed_bytes: largest size of one file once unpacked (`--max-uncompressed`).
-        max_event_bytes: largest size of a single event or metadata value of a JSON file; nothing larger is ever buffered.
-        max_depth: deepest nesting of JSON arrays and objects that is read; a deeper event is dropped and counted.
-        chunk_bytes: how much unpacked text is decoded at a time. Results never depend on it.
+        max_uncompressed_bytes: largest size of one file once unpacked (`--max-uncompressed`); beyond it LimitExceeded is raised.
+        max_event_bytes: largest size of a single event of a JSON file, and of what is kept of the text beside the events; a
+            larger event is dropped and counted as damage, so that nothing larger is ever held.
+        chunk_bytes: how much unpacked text is decoded at a time. Results do not depend on it.
         nsys_timeout_s: how long `nsys export` may take on a `.nsys-rep` report.
-        progress: called from time to time with (bytes done, bytes in total or None), both of the file as stored.
+        progress: called from time to time with (bytes done, bytes in total or None).
     """
 
     max_uncompressed_bytes: int = 64 << 30
-    max_event_bytes: int = 256 << 20
-    max_depth: int = 200
-    chunk_bytes: int = 4 << 20
+    max_event_bytes: int = 16 << 20
+    chunk_bytes: int = 1 << 20
     nsys_timeout_s: float = 1800.0
     progress: Progress | None = None
