@@ -34,7 +34,11 @@ def test_a_priority_decides_between_two_meanings():
 def test_the_same_text_means_different_things_in_different_rows():
     names = ["torch/utils/data/dataloader.py(1): __next__", "cudaStreamSynchronize", "poll"]
     kinds = np.array([RangeKind.PYTHON, RangeKind.OS, RangeKind.OS], np.uint8)
-    assert HostNames().range_blockers(names, np.arange(3, dtype=np.int32), kinds).tolist() == [Blocker.DATA_WAIT, Blocker.NONE, Blocker.NONE]
+    assert HostNames().range_blockers(names, np.arange(3, dtype=np.int32), kinds).tolist() == [
+        Blocker.DATA_WAIT,
+        Blocker.NONE,
+        Blocker.NONE,
+    ]
     assert HostNames().call_blockers(names, np.arange(3, dtype=np.int32)).tolist() == [Blocker.NONE, Blocker.HOST_SYNC, Blocker.NONE]
 
 

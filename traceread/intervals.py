@@ -98,6 +98,8 @@ def covered(these: Intervals, start: IntArray, end: IntArray) -> IntArray:
     def up_to(t: IntArray) -> IntArray:
         i = np.searchsorted(these.start, t, side="right")
         inside = np.minimum(t, these.end[np.maximum(i - 1, 0)]) - these.start[np.maximum(i - 1, 0)]
-        return np.where(i > 0, before[np.maximum(i - 1, 0)] + inside, 0)
+        reached: IntArray = np.where(i > 0, before[np.maximum(i - 1, 0)] + inside, 0)
+        return reached
 
-    return np.maximum(up_to(end) - up_to(start), 0)
+    result: IntArray = np.maximum(up_to(end) - up_to(start), 0)
+    return result

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -316,8 +316,8 @@ class AnalysisOptions:
         steps: which steps to use, by their own numbers; None leaves out the first and partial ones.
     """
 
-    step_options: StepOptions = StepOptions()
-    host_names: HostNames = HostNames()
+    step_options: StepOptions = field(default_factory=StepOptions)
+    host_names: HostNames = field(default_factory=HostNames)
     steps: StepRange | None = None
 
 
@@ -334,7 +334,9 @@ def analyze_trace(trace: Trace, options: AnalysisOptions) -> RankReport:
     busy = find_busy(trace)
     idle = explain_idle(trace, launches, steps, busy.any, options.host_names)
     step_windows = [w for w in steps.windows if w.kind is not WindowKind.BETWEEN]
-    inside = intervals.covered(busy.any, np.array([w.start_ns for w in step_windows], np.int64), np.array([w.end_ns for w in step_windows], np.int64))
+    inside = intervals.covered(
+        busy.any, np.array([w.start_ns for w in step_windows], np.int64), np.array([w.end_ns for w in step_windows], np.int64)
+    )
     return RankReport(
         rank=trace.rank,
         rank_source=trace.rank_source,
@@ -381,7 +383,9 @@ def _differences(ranks: Sequence[RankReport]) -> tuple[Notice, ...]:
     notices = []
     if len({r.steps.source for r in with_work}) > 1:
         without = ", ".join(str(r.rank) for r in with_work if r.steps.source is StepSource.WHOLE_CAPTURE)
-        notices.append(Notice("different-steps", f"ranks {without} have no step ranges although others have; they cannot be compared step by step"))
+        notices.append(
+            Notice("different-steps", f"ranks {without} have no step ranges although others have; they cannot be compared step by step")
+        )
     elif len(with_work) > 1 and not _common_labels(with_work):
         notices.append(Notice("different-steps", "the ranks have no used step in common; the summary is over each rank's own steps"))
     return tuple(notices)
@@ -432,7 +436,7 @@ def summarise(ranks: Sequence[RankReport]) -> Summary | None:
 
 
 def shared_out(totals: Sequence[int], count: int) -> tuple[int, ...]:
-    """totals / count in whole ns that sum to the rounded mean of the sum (largest remainder, earlier entries first)."""
+    """Totals / count in whole ns that sum to the rounded mean of the sum (largest remainder, earlier entries first)."""
     target = (2 * sum(totals) + count) // (2 * count)
     parts = [total // count for total in totals]
     by_remainder = sorted(range(len(totals)), key=lambda i: (-(totals[i] % count), i))

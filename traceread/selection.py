@@ -22,7 +22,9 @@ def parse_steps(text: str) -> StepRange:
     if not found[2] and first is not None:
         stop = first + 1
     if first is not None and stop is not None and stop <= first:
-        raise SelectionError(f"--steps {text!r} is empty: the second number is not included", f"write --steps {first}:{first + 1} for one step")
+        raise SelectionError(
+            f"--steps {text!r} is empty: the second number is not included", f"write --steps {first}:{first + 1} for one step"
+        )
     return StepRange(first, stop)
 
 

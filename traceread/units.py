@@ -31,7 +31,7 @@ def duration(ns: int, unit: tuple[int, str] | None = None) -> str:
 
 
 def _rounded(value: int, scale: int, decimals: int) -> str:
-    """value / scale with this many decimals, half away from zero, without going through a float."""
+    """The quotient value / scale with this many decimals, half away from zero, without going through a float."""
     sign = "-" if value < 0 else ""
     hundredths = (2 * abs(value) * 10**decimals + scale) // (2 * scale)
     if not decimals:
@@ -73,5 +73,5 @@ def size(count: int) -> str:
 
 
 def plural(count: int, noun: str, many: str | None = None) -> str:
-    """ "1 step", "5 steps"."""
+    """A count with its noun, such as "5 steps"."""
     return f"{count:,} {noun if count == 1 else many or noun + 's'}"

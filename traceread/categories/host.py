@@ -68,7 +68,8 @@ def _patterns(meaning: str, section: str) -> tuple[_Pattern, ...]:
     entries = _shipped().get(meaning, {}).get(section, [])
     flags = _flags(section)
     return tuple(
-        _Pattern(re.compile(entry["pattern"], flags), re.compile(entry["unless"], flags) if "unless" in entry else None) for entry in entries
+        _Pattern(re.compile(entry["pattern"], flags), re.compile(entry["unless"], flags) if "unless" in entry else None)
+        for entry in entries
     )
 
 
@@ -100,10 +101,6 @@ class HostNames:
         for name, meaning in self.ranges.items():
             if meaning not in valid:
                 raise ConfigError(f"[ranges] {name!r} = {meaning!r}: no such meaning", f"use one of {', '.join(valid)}")
-            try:
-                re.compile(name)
-            except re.error:
-                pass  # then it is an exact name only
 
     def user_meaning(self, name: str) -> str | None:
         """What the user's configuration calls this range, None if nothing."""
@@ -133,7 +130,7 @@ class HostNames:
         for kind, section in _SECTION.items():
             rows = np.flatnonzero(kinds == kind)
             if len(rows):
-                result[rows] = _per_code(codes[rows], lambda code, s=section: self._range_blocker(names[code], s), Blocker.NONE)  # type: ignore[misc]
+                result[rows] = _per_code(codes[rows], lambda code, s=section: self._range_blocker(names[code], s), Blocker.NONE)
         result[kinds == RangeKind.LOADING] = Blocker.COMPILE
         return result
 

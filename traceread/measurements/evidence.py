@@ -6,6 +6,7 @@ import re
 from dataclasses import dataclass
 
 import numpy as np
+import numpy.typing as npt
 
 from traceread.measurements.classes import Reason, StepClass
 from traceread.measurements.idle import Idle
@@ -86,7 +87,7 @@ def longest_gaps(trace: Trace, launches: Launches, steps: Steps, idle: Idle, cou
     return tuple(_gap(trace, launches, steps, idle, rows[first[i] : last[i] + 1]) for i in longest.tolist())
 
 
-def _gap(trace: Trace, launches: Launches, steps: Steps, idle: Idle, pieces: np.ndarray) -> Gap:  # type: ignore[type-arg]
+def _gap(trace: Trace, launches: Launches, steps: Steps, idle: Idle, pieces: npt.NDArray[np.int64]) -> Gap:
     start, end = int(idle.start_ns[pieces[0]]), int(idle.end_ns[pieces[-1]])
     following = int(idle.next_activity[pieces[0]])
     call = int(launches.call[following]) if following >= 0 else -1
@@ -140,8 +141,9 @@ def _piece_names(trace: Trace, idle: Idle, piece: int, thread: int) -> list[str]
     return []
 
 
-def _rows(trace: Trace, thread: int, kinds: tuple[RangeKind, ...]) -> np.ndarray:  # type: ignore[type-arg]
-    return (trace.ranges.thread == thread) & np.isin(trace.ranges.kind, [int(k) for k in kinds])
+def _rows(trace: Trace, thread: int, kinds: tuple[RangeKind, ...]) -> npt.NDArray[np.bool_]:
+    mine: npt.NDArray[np.bool_] = (trace.ranges.thread == thread) & np.isin(trace.ranges.kind, [int(k) for k in kinds])
+    return mine
 
 
 def _covering(trace: Trace, thread: int, start: int, end: int, kinds: tuple[RangeKind, ...]) -> list[str]:

@@ -14,7 +14,7 @@ from traceread.measurements.classes import Reason
 from traceread.measurements.idle import Idle, launch_share
 from traceread.measurements.launches import Launches
 from traceread.measurements.partition import Busy
-from traceread.measurements.steps import Steps, WindowKind
+from traceread.measurements.steps import Steps
 from traceread.model import Trace
 from traceread.units import duration, percent
 
@@ -40,7 +40,9 @@ def check_health(trace: Trace, launches: Launches, steps: Steps, busy: Busy, idl
 
 def _no_gpu_work(trace: Trace) -> Iterator[tuple[str, str]]:
     if not len(trace.activities):
-        what = f"{len(trace.calls)} API calls and {len(trace.ranges)} host ranges" if len(trace.calls) or len(trace.ranges) else "nothing else"
+        what = (
+            f"{len(trace.calls)} API calls and {len(trace.ranges)} host ranges" if len(trace.calls) or len(trace.ranges) else "nothing else"
+        )
         yield "no-gpu-work", f"no GPU work was recorded ({what} were); this says nothing about whether the GPU was idle"
 
 
@@ -123,15 +125,10 @@ def _before_launch(trace: Trace, launches: Launches) -> Iterator[tuple[str, str]
     if count:
         yield (
             "kernel-before-launch",
-            f"{count} of {int(launches.known.sum())} activities start before the call that launched them, by up to {duration(int(lead.max()))}: "
-            "the clocks of host and GPU disagree",
+            f"{count} of {int(launches.known.sum())} activities start before the call that launched them, by up to "
+            f"{duration(int(lead.max()))}: the clocks of host and GPU disagree",
         )
 
 
 def _and_more(count: int) -> str:
     return f" (and of {count - 1} more windows)" if count > 1 else ""
-
-
-def uneven_steps(steps: Steps) -> bool:
-    """Whether any step window exists at all that is not the whole capture."""
-    return any(w.kind is WindowKind.STEP for w in steps.windows)

@@ -35,6 +35,10 @@ class Timeline:
     state: npt.NDArray[np.uint8]
     source: npt.NDArray[np.int64]
 
+    def state_at(self, when: IntColumn) -> npt.NDArray[np.uint8]:
+        """The state at each instant; shape of `when`."""
+        return self.state[np.searchsorted(self.at, when, side="right")]
+
 
 @dataclass(frozen=True, eq=False)
 class HostRows:
@@ -71,8 +75,17 @@ class HostRows:
         order, bound = self._by_thread
         return order[bound[thread + 1] : bound[thread + 2]]
 
+    @cached_property
+    def _timelines(self) -> dict[int, Timeline]:
+        return {}
+
     def timeline(self, thread: int) -> Timeline:
         """The states of one thread; blockers win in order of their priority, then open calls and ops."""
+        if thread not in self._timelines:
+            self._timelines[thread] = self._timeline(thread)
+        return self._timelines[thread]
+
+    def _timeline(self, thread: int) -> Timeline:
         rows = self.of_thread(thread)
         opens = rows[self.opens[rows]]
         rows = np.concatenate((rows, self._anywhere))
@@ -103,11 +116,11 @@ class HostRows:
         these = intervals.union(self.start[rows], self.end[rows])
         return these, rows[np.searchsorted(self.start[rows], these.start, side="left")]
 
-    def waits(self, thread: int, blocker: Blocker) -> Intervals:
-        """When one thread was blocked by one kind of wait."""
+    def waits(self, thread: int, blocker: Blocker) -> tuple[IntColumn, IntColumn]:
+        """Start and end of each wait of one kind on one thread, as recorded: they may nest."""
         rows = self.of_thread(thread)
-        rows = rows[self.blocker[rows] == blocker]
-        return intervals.union(self.start[rows], self.end[rows])
+        rows = rows[(self.blocker[rows] == blocker) & (self.end[rows] > self.start[rows])]
+        return self.start[rows], self.end[rows]
 
     def frame_edges(self, thread: int) -> IntColumn:
         """Sorted instants at which a Python frame of one thread begins or ends."""

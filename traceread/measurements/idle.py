@@ -366,14 +366,15 @@ def _judge_launch(trace: Trace, launches: Launches, gaps: _Gaps, pieces: _Pieces
         return
     following = gaps.next[pieces.gap]
     call = launches.call[following]
-    loads = _loads_code(trace, launches)[following]
-    loaded = _rows_of_kind(trace, RangeKind.LOADING)
-    in_call = intervals.covered(loaded, gaps.l0[pieces.gap], gaps.l1[pieces.gap]) > 0
-    verdicts.add(pieces.where(loads), StepClass.COMPILE, Reason.CODE_LOADING, recorded=in_call[loads], source=call[loads])
-
+    loads_code = _loads_code(trace, launches)
+    loads = loads_code[following]
     blocking = ~loads & (trace.activities.kind[following] == ActivityKind.MEMCPY) & (rows.blocker[call] == Blocker.HOST_SYNC)
-    copying, after = _split_at(pieces.where(blocking), gaps.l1)
-    verdicts.add(copying, StepClass.HOST_SYNC, Reason.BLOCKING_COPY, source=launches.call[gaps.next[copying.gap]])
+    special, after = _split_at(pieces.where(loads | blocking), gaps.l1)  # once the call has returned it is latency again
+    call = launches.call[gaps.next[special.gap]]
+    loading = loads_code[gaps.next[special.gap]]
+    in_call = intervals.covered(_rows_of_kind(trace, RangeKind.LOADING), gaps.l0[special.gap], gaps.l1[special.gap]) > 0
+    verdicts.add(special.where(loading), StepClass.COMPILE, Reason.CODE_LOADING, recorded=in_call[loading], source=call[loading])
+    verdicts.add(special.where(~loading), StepClass.HOST_SYNC, Reason.BLOCKING_COPY, source=call[~loading])
 
     other = _Pieces.joined([pieces.where(~loads & ~blocking), after])
     slow = (gaps.l1 - gaps.l0)[other.gap] > SLOW_CALL_NS
@@ -440,7 +441,10 @@ def _cut_by_thread(pieces: _Pieces, level: IntColumn, rows: HostRows) -> _Pieces
     """The pieces cut where a Python frame of their thread begins or ends."""
     thread = level[pieces.gap]
     return _Pieces.joined(
-        [_cut(pieces.where(thread == one), rows.frame_edges(one) if one >= 0 else np.empty(0, np.int64))[0] for one in np.unique(thread).tolist()]
+        [
+            _cut(pieces.where(thread == one), rows.frame_edges(one) if one >= 0 else np.empty(0, np.int64))[0]
+            for one in np.unique(thread).tolist()
+        ]
     )
 
 
@@ -468,26 +472,48 @@ def _judge_execution(gaps: _Gaps, pieces: _Pieces, rows: HostRows, verdicts: _Ve
 def _drains(gaps: _Gaps, rows: HostRows, wanted: IntColumn) -> tuple[IntColumn, IntColumn]:
     """For each gap the kind of wait during which the queue ran dry (Blocker.NONE if none) and how much restart it may own.
 
-    A wait cannot delay a launch by more than it lasted, so what it already owns of the gap counts.
+    The wait stands on the host thread of that instant. One that covers the gap's start goes before one that has just ended,
+    then the kinds in order, then the longest. A wait cannot delay a launch by more than it lasted, so what it already owns of
+    the gap counts.
     """
     blocker = np.full(len(gaps), int(Blocker.NONE))
     budget = np.zeros(len(gaps), np.int64)
-    for level in gaps.threads:
-        for one in np.unique(level[wanted]).tolist():
-            if one < 0:
-                continue
-            for wait in _WAITS:
-                during = rows.waits(one, wait)
-                if not len(during.start):
+    for covering in (True, False):
+        passed = np.ones(len(wanted), bool)  # the threads before this one had nothing open at that instant
+        for level in gaps.threads:
+            for one in np.unique(level[wanted[passed]]).tolist():
+                if one < 0:
                     continue
-                mine = wanted[(level[wanted] == one) & (blocker[wanted] == Blocker.NONE)]
-                i = np.searchsorted(during.start, gaps.start[mine], side="right") - 1
-                start, end = during.start[np.maximum(i, 0)], during.end[np.maximum(i, 0)]
-                hit = (i >= 0) & (end >= gaps.start[mine] - DRAIN_NS)
-                own = np.maximum(np.minimum(end, gaps.end[mine]) - np.maximum(start, gaps.start[mine]), 0)
-                blocker[mine[hit]] = wait
-                budget[mine[hit]] = (end - start - own)[hit]
+                for wait in _WAITS:
+                    mine = wanted[passed & (level[wanted] == one) & (blocker[wanted] == Blocker.NONE)]
+                    hit, start, end = _wait_at(*rows.waits(one, wait), gaps.start[mine], covering)
+                    own = np.maximum(np.minimum(end, gaps.end[mine]) - np.maximum(start, gaps.start[mine]), 0)
+                    blocker[mine[hit]] = wait
+                    budget[mine[hit]] = (end - start - own)[hit]
+            passed &= _silent(gaps.start[wanted] if covering else gaps.start[wanted] - 1, level[wanted], rows)
     return blocker, budget
+
+
+def _wait_at(start: IntColumn, end: IntColumn, at: IntColumn, covering: bool) -> tuple[npt.NDArray[np.bool_], IntColumn, IntColumn]:
+    """For each instant whether a wait covers it (else: ended shortly before), and that wait."""
+    if not len(start):
+        return np.zeros(len(at), bool), at, at
+    if covering:  # rows are in order of start: the first that reaches beyond the instant began first
+        i = np.minimum(np.searchsorted(np.maximum.accumulate(end), at, side="right"), len(start) - 1)
+        return (start[i] <= at) & (at < end[i]), start[i], end[i]
+    order = np.lexsort((-start, end))
+    i = order[np.maximum(np.searchsorted(end[order], at, side="right") - 1, 0)]
+    return (end[i] <= at) & (end[i] >= at - DRAIN_NS), start[i], end[i]
+
+
+def _silent(at: IntColumn, thread: IntColumn, rows: HostRows) -> npt.NDArray[np.bool_]:
+    """For each instant whether its thread has nothing open then; true where there is no thread."""
+    silent = np.ones(len(at), bool)
+    for one in np.unique(thread).tolist():
+        if one >= 0:
+            mine = thread == one
+            silent[mine] = rows.timeline(one).state_at(at[mine]) == SILENT
+    return silent
 
 
 def _first_input_copy(trace: Trace, steps: Steps) -> IntColumn:
@@ -523,7 +549,8 @@ def _time_in(start: IntColumn, end: IntColumn, window_start: IntColumn, window_e
     def up_to(t: IntColumn) -> IntColumn:
         t = np.maximum(t - base, 0)
         begun, over = np.searchsorted(starts, t), np.searchsorted(ends, t)
-        return (t * begun - sum_starts[begun]) - (t * over - sum_ends[over])
+        spent: IntColumn = (t * begun - sum_starts[begun]) - (t * over - sum_ends[over])
+        return spent
 
     return up_to(window_end) - up_to(window_start)
 

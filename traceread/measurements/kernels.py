@@ -70,7 +70,7 @@ class KernelTable:
             total[0] += row.count
             total[1] += row.total_ns
             total[2] += row.exposed_ns
-        rows = [KernelTime(family, category, family, *total) for (category, family), total in sums.items()]
+        rows = [KernelTime(family, category, family, total[0], total[1], total[2]) for (category, family), total in sums.items()]
         return tuple(sorted(rows, key=lambda r: (-r.total_ns, r.name)))
 
     def to_frame(self) -> pd.DataFrame:

@@ -135,6 +135,6 @@ def intervals_frame(rank: int, steps: Steps, busy: Busy, idle: Idle) -> pd.DataF
             "start_ns": rows["start_ns"],
             "end_ns": rows["end_ns"],
             "duration_ns": rows["end_ns"] - rows["start_ns"],
-            "class": pd.Categorical.from_codes(rows["class"], categories=list(CLASSES)),
+            "class": pd.Categorical([CLASSES[c] for c in rows["class"].tolist()], categories=list(CLASSES)),
         }
     )

@@ -115,7 +115,7 @@ class Steps:
 
 
 @dataclass(frozen=True, eq=False)
-class _Segments:
+class HostSegments:
     """Host time, cut: segment i holds the launches in `[start[i], end[i])`."""
 
     start: IntColumn
@@ -225,10 +225,12 @@ def _family_by_pattern(trace: Trace, rows: npt.NDArray[np.int64], names: dict[in
 
 def _refuse_overlap(trace: Trace, family: _Family, what: str) -> None:
     if _overlaps(trace, family.rows):
-        raise SelectionError(f"{what} overlap on rank {trace.rank}, so they cannot be steps", "choose a pattern for ranges that follow each other")
+        raise SelectionError(
+            f"{what} overlap on rank {trace.rank}, so they cannot be steps", "choose a pattern for ranges that follow each other"
+        )
 
 
-def _segments(trace: Trace, launches: Launches, family: _Family, micro_steps: int) -> _Segments:
+def _segments(trace: Trace, launches: Launches, family: _Family, micro_steps: int) -> HostSegments:
     ranges = trace.ranges
     rows = family.rows
     first, last = rows[::micro_steps], rows[np.minimum(np.arange(micro_steps - 1, len(rows) + micro_steps - 1, micro_steps), len(rows) - 1)]
@@ -239,8 +241,8 @@ def _segments(trace: Trace, launches: Launches, family: _Family, micro_steps: in
     as_they_are = not family.tiles and _hold_their_launches(trace, launches, start, end)
     if not as_they_are:
         end = np.append(start[1:], end[-1])
-        return _Segments(start, end, label, (WindowKind.STEP,) * len(start), thread, still_open, family.name)
-    return _with_betweens(_Segments(start, end, label, (WindowKind.STEP,) * len(start), thread, still_open, family.name), launches)
+        return HostSegments(start, end, label, (WindowKind.STEP,) * len(start), thread, still_open, family.name)
+    return _with_betweens(HostSegments(start, end, label, (WindowKind.STEP,) * len(start), thread, still_open, family.name), launches)
 
 
 def _hold_their_launches(trace: Trace, launches: Launches, start: IntColumn, end: IntColumn) -> bool:
@@ -258,7 +260,7 @@ def _inside(start: IntColumn, end: IntColumn, at: IntColumn) -> npt.NDArray[np.b
     return inside
 
 
-def _with_betweens(steps: _Segments, launches: Launches) -> _Segments:
+def _with_betweens(steps: HostSegments, launches: Launches) -> HostSegments:
     """The segments with one more between two ranges wherever something was launched there."""
     at = np.sort(launches.start_ns[launches.known])
     gap_start, gap_end = steps.end[:-1], steps.start[1:]
@@ -281,7 +283,7 @@ def _with_betweens(steps: _Segments, launches: Launches) -> _Segments:
     )
 
 
-def _steps_from(trace: Trace, launches: Launches, segments: _Segments, host_names: HostNames) -> Steps:
+def _steps_from(trace: Trace, launches: Launches, segments: HostSegments, host_names: HostNames) -> Steps:
     window_of = _segment_of(segments, launches)
     ends = _window_ends(trace, segments, window_of)
     begin = _first_begin(trace, launches, int(segments.start[0]))
@@ -312,14 +314,14 @@ def _steps_from(trace: Trace, launches: Launches, segments: _Segments, host_name
     return Steps(segments.source, segments.name, tuple(windows), window_of, used, excluded, fallback, thread)
 
 
-def _segment_of(segments: _Segments, launches: Launches) -> npt.NDArray[np.int64]:
+def _segment_of(segments: HostSegments, launches: Launches) -> npt.NDArray[np.int64]:
     at = launches.start_ns
     i = np.searchsorted(segments.start, at, side="right") - 1
     inside = launches.known & (i >= 0) & (at < segments.end[np.maximum(i, 0)])
     return np.where(inside, i, -1)
 
 
-def _window_ends(trace: Trace, segments: _Segments, window_of: npt.NDArray[np.int64]) -> list[int]:
+def _window_ends(trace: Trace, segments: HostSegments, window_of: npt.NDArray[np.int64]) -> list[int]:
     """Where each window ends by its own work: the latest end of its kernels and graphs, of everything only if it has none."""
     none = np.iinfo(np.int64).min
     activities = trace.activities
@@ -369,7 +371,7 @@ def launched_before_capture(trace: Trace, launches: Launches) -> npt.NDArray[np.
     return result
 
 
-def _launch_coverage(trace: Trace, launches: Launches, segments: _Segments, host_names: HostNames) -> list[tuple[int, int]]:
+def _launch_coverage(trace: Trace, launches: Launches, segments: HostSegments, host_names: HostNames) -> list[tuple[int, int]]:
     calls = trace.calls
     roles = host_names.call_roles(trace.names, calls.name)
     made = (roles == CallRole.KERNEL_LAUNCH) & (calls.correlation > 0)
