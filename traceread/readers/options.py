@@ -27,3 +27,6 @@ class ReadOptions:
     chunk_bytes: int = 1 << 20
     nsys_timeout_s: float = 1800.0
     progress: Progress | None = None
+
+
+DEFAULTS = ReadOptions()

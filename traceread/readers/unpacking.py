@@ -1,0 +1,130 @@
+"""One file as stored in, its unpacked bytes out: plain, gzip (several members too), or a zip that holds one file.
+
+What a file is packed with is told by its first bytes, never by its name: captures get renamed.
+"""
+
+from __future__ import annotations
+
+import zipfile
+import zlib
+from collections.abc import Generator, Iterator
+from pathlib import Path
+from typing import IO
+
+from isal import igzip_lib
+
+from traceread.errors import CorruptTrace, InputError, LimitExceeded, TraceNotFound
+from traceread.readers.options import ReadOptions
+
+GZIP_MAGIC = b"\x1f\x8b"
+ZIP_MAGIC = (b"PK\x03\x04", b"PK\x05\x06")
+_PACKED_BLOCK = 1 << 18
+
+
+class Unpacked:
+    """A file whose unpacked bytes `blocks` yields.
+
+    Attributes:
+        path: the file.
+        cut: why the packed data ended before its end, "" if it did not. Known after the last block.
+    """
+
+    def __init__(self, path: Path, options: ReadOptions) -> None:
+        self.path = path
+        self.cut = ""
+        self._options = options
+        self._total: int | None = None
+
+    def blocks(self) -> Generator[bytes, None, None]:
+        """The bytes, a block at a time.
+
+        Raises:
+            TraceNotFound: there is no such file.
+            InputError: it cannot be read, or the zip does not hold exactly one file.
+            CorruptTrace: the zip is broken beyond reading.
+            LimitExceeded: more than `max_uncompressed_bytes` came out.
+        """
+        out = 0
+        limit = self._options.max_uncompressed_bytes
+        for block in self._stored():
+            out += len(block)
+            if out > limit:
+                raise LimitExceeded(
+                    f"{self.path} unpacks to more than {limit} bytes", "If you trust the file: --max-uncompressed SIZE reads more of it"
+                )
+            yield block
+
+    def _stored(self) -> Iterator[bytes]:
+        try:
+            with self.path.open("rb") as file:
+                self._total = self.path.stat().st_size
+                magic = file.read(4)
+                file.seek(0)
+                if magic.startswith(GZIP_MAGIC):
+                    yield from self._gunzip(file)
+                elif magic in ZIP_MAGIC:
+                    yield from self._unzip(file)
+                else:
+                    while block := file.read(self._options.chunk_bytes):
+                        self._report(file.tell())
+                        yield block
+        except FileNotFoundError as e:
+            raise TraceNotFound(f"{self.path} does not exist", "Check the path; a directory or a pattern works as well") from e
+        except OSError as e:
+            raise InputError(f"{self.path} cannot be read: {e.strerror or e}", "Check that it is a file and that you may read it") from e
+
+    def _gunzip(self, file: IO[bytes]) -> Iterator[bytes]:
+        member = igzip_lib.IgzipDecompressor(flag=igzip_lib.DECOMP_GZIP)
+        packed = b""
+        while True:
+            if member.eof:
+                # Members may follow each other, and tape-like tools pad with zeros.
+                packed = member.unused_data.lstrip(b"\0")
+                while len(packed) < 2 and (block := file.read(_PACKED_BLOCK)):
+                    packed = (packed + block).lstrip(b"\0")
+                if not packed.startswith(GZIP_MAGIC):
+                    self.cut = "bytes that are not gzip follow its data" if packed else ""
+                    return
+                member = igzip_lib.IgzipDecompressor(flag=igzip_lib.DECOMP_GZIP)
+            elif member.needs_input:
+                packed = file.read(_PACKED_BLOCK)
+                if not packed:
+                    self.cut = "the gzip data ends early"
+                    return
+                self._report(file.tell())
+            else:
+                packed = b""
+            try:
+                block = member.decompress(packed, self._options.chunk_bytes)
+            except (igzip_lib.error, ValueError) as e:  # type: ignore[misc]  # its stub takes the class for an instance
+                self.cut = f"the gzip data is damaged ({e})"
+                return
+            if block:
+                yield block
+
+    def _unzip(self, file: IO[bytes]) -> Iterator[bytes]:
+        try:
+            with zipfile.ZipFile(file) as archive:
+                members = [m for m in archive.infolist() if not m.is_dir()]
+                if len(members) != 1:
+                    raise InputError(
+                        f"{self.path} is a zip of {len(members)} files; one trace per zip is read",
+                        f"Unpack it and give the directory: unzip {self.path.name} -d traces",
+                    )
+                self._total = members[0].file_size
+                with archive.open(members[0]) as stored:
+                    done = 0
+                    while block := stored.read(self._options.chunk_bytes):
+                        done += len(block)
+                        self._report(done)
+                        yield block
+        except (zipfile.BadZipFile, zlib.error, EOFError) as e:
+            if "stored" not in locals():
+                raise CorruptTrace(f"{self.path} is a broken zip: {e}", "Copy it again from where it was recorded") from e
+            self.cut = f"the zip data is damaged ({e})"
+        except (RuntimeError, NotImplementedError) as e:  # encrypted, or packed by a method the standard library lacks
+            raise InputError(f"{self.path} cannot be unpacked: {e}", f"Unpack it first: unzip {self.path.name}") from e
+
+    def _report(self, done: int) -> None:
+        if self._options.progress is not None:
+            self._options.progress(done, self._total)
