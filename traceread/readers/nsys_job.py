@@ -1,0 +1,238 @@
+"""Whose traces an Nsight Systems export holds: processes, devices and ranks, and what it says about records that are missing."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from traceread.errors import CorruptTrace, Notice
+from traceread.model import NOT_RECORDED, Activities, Device, IntColumn
+from traceread.readers.nsys_export import (
+    GRAPH_TRACE,
+    LONGEST_NS,
+    NO_PROCESS,
+    REEXPORT,
+    THREAD_BITS,
+    Export,
+    pid_of,
+    process_of,
+    processes_of,
+)
+from traceread.readers.nsys_host import CallRows
+from traceread.readers.sqlite import Database
+
+_MOST_GPUS = 4096
+_LAUNCHING = re.compile(r"cu(da)?(Launch|GraphLaunch|Memcpy|Memset)")
+_GRAPH_LAUNCH = re.compile(r"cu(da)?GraphLaunch")
+
+# Whole sentences of DIAGNOSTIC_EVENT that say records are missing. Nothing else of that table is repeated: it holds paths.
+_LOSSES = {
+    "Not all CUDA events might have been collected.": "CUDA events may be missing",
+    "Not all NVTX events might have been collected.": "NVTX events may be missing",
+    "Not all OS runtime libraries events might have been collected.": "OS runtime events may be missing",
+    "CUDA profiling might have not been started correctly.": "CUDA profiling may not have started correctly",
+}
+
+# Of the captured environment only these are ever looked at: rank and size as a launcher sets them, in order of preference.
+_RANK_VARIABLES = (
+    ("RANK", "WORLD_SIZE"),
+    ("OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE"),
+    ("PMI_RANK", "PMI_SIZE"),
+    ("SLURM_PROCID", "SLURM_NTASKS"),
+)
+
+
+@dataclass(frozen=True)
+class Environment:
+    """All that is ever kept of a captured environment."""
+
+    rank: int | None = None
+    world_size: int | None = None
+    remaps_devices: bool = False  # CUDA_VISIBLE_DEVICES is something else than 0, 1, 2, …
+
+
+def owners(export: Export, activities: Activities, gpu_process: IntColumn, calls: CallRows) -> list[tuple[int, int]]:
+    """(process, device) of each trace: those with GPU rows, else the processes that launched work, on an unknown device."""
+    pairs: list[tuple[int, int]] = []
+    for process in np.unique(gpu_process).tolist():
+        devices = np.unique(activities.device[gpu_process == process]).tolist()
+        pairs += [(process, device) for device in devices]
+        if len(pairs) > _MOST_GPUS:
+            raise CorruptTrace(f"{export.db.path}: claims more than {_MOST_GPUS} GPUs", REEXPORT)
+    if pairs:
+        return sorted(pairs, key=lambda pair: (pair[1], pid_of(pair[0]), pair[0]))
+    return [(process, NOT_RECORDED) for process in processes_of(calls.thread[_called(export, calls, _LAUNCHING)])]
+
+
+def _called(export: Export, calls: CallRows, pattern: re.Pattern[str]) -> npt.NDArray[np.bool_]:
+    """Which calls have a name that starts so."""
+    return np.isin(calls.name, [code for code, name in enumerate(export.names) if pattern.match(name)])
+
+
+def only_process_if_unknown(gpu_process: IntColumn, calls: CallRows) -> IntColumn:
+    """The same processes, those not recorded replaced by the only one that called CUDA, if there is only one."""
+    callers = processes_of(calls.thread)
+    return np.where(gpu_process == NO_PROCESS, callers[0], gpu_process) if len(callers) == 1 else gpu_process
+
+
+def ranks(
+    export: Export, owners: Sequence[tuple[int, int]], thread_names: dict[int, str], environment: Environment
+) -> dict[tuple[int, int], tuple[int, str, int | None]]:
+    """Rank, where it comes from and world size of each (process, device); -1 where the file does not say.
+
+    A process that drives several devices is several ranks, so no number of its own names them.
+    """
+    processes = [process for process, _ in owners]
+    claims: dict[int, set[tuple[int, str]]] = {}
+    for thread, rank in export.db.rows("MPI_RANKS", ("globalTid", "rank")):
+        if isinstance(thread, int) and isinstance(rank, int):
+            claims.setdefault(thread & ~THREAD_BITS, set()).add((rank, "MPI_RANKS"))
+    for thread, name in thread_names.items():
+        numbered = re.fullmatch(r"MPI Rank (\d{1,9})", name)
+        if numbered and thread & ~THREAD_BITS not in claims:
+            claims[thread & ~THREAD_BITS] = {(int(numbered[1]), "thread name")}
+    found: dict[tuple[int, int], tuple[int, str, int | None]] = {}
+    for process, device in owners:
+        claimed = claims.get(process, set())
+        if processes.count(process) > 1:
+            found[process, device] = (NOT_RECORDED, "", None)
+        elif len(owners) == 1 and environment.rank is not None:
+            found[process, device] = (environment.rank, "environment", environment.world_size)
+        elif len(claimed) == 1:
+            found[process, device] = (*next(iter(claimed)), None)
+        else:
+            found[process, device] = (NOT_RECORDED, "", None)
+    return found
+
+
+def environment(db: Database) -> Environment:
+    """Rank, size and device mapping from the captured environment. Everything else in it stays where it is: it holds secrets.
+
+    It is the environment of the command that nsys started, one for the whole file.
+    """
+    found: dict[str, str] = {}
+    for (text,) in db.rows("TARGET_INFO_SYSTEM_ENV", ("value",), "name = 'DeviceEnvironment'"):
+        if isinstance(text, str):
+            before = r"[\n\0]" if re.search(r"[\n\0]", text) else r"[\s;\"']"
+            for name in {name for pair in _RANK_VARIABLES for name in pair} | {"CUDA_VISIBLE_DEVICES"}:
+                entry = re.search(rf"(?:^|{before}){name}=([\w,-]*)", text)
+                if entry is not None:
+                    found[name] = entry[1][:100]
+    visible = found.get("CUDA_VISIBLE_DEVICES", "").split(",")
+    remaps = visible != [""] and visible != [str(i) for i in range(len(visible))]
+    for rank, size in _RANK_VARIABLES:
+        if re.fullmatch(r"[0-9]{1,7}", found.get(rank, "")):
+            world_size = int(found[size]) if re.fullmatch(r"[0-9]{1,7}", found.get(size, "")) else None
+            return Environment(int(found[rank]), world_size, remaps)
+    return Environment(remaps_devices=remaps)
+
+
+def devices(db: Database, environment: Environment) -> Callable[[int, int], Device]:
+    """A function (pid, device ordinal) → the GPU as recorded.
+
+    TARGET_INFO_GPU.id counts otherwise than CUDA does. TARGET_INFO_CUDA_DEVICE (since schema 3.17) translates; before, cuDevice
+    is the ordinal, unless CUDA_VISIBLE_DEVICES moved it. Where all GPUs are alike it does not matter which one it is.
+    """
+    described: dict[int, tuple[str | None, int | None, int | None]] = {}
+    by_ordinal: dict[int, int] = {}
+    for key, name, memory, processors, ordinal in db.rows("TARGET_INFO_GPU", ("id", "name", "totalMemory", "smCount", "cuDevice")):
+        if not isinstance(key, int) or processors == 0:  # an adapter without multiprocessors is no CUDA device
+            continue
+        described[key] = (
+            name if isinstance(name, str) else None,
+            memory if isinstance(memory, int) and memory > 0 else None,
+            processors if isinstance(processors, int) else None,
+        )
+        if isinstance(ordinal, int):
+            by_ordinal[ordinal] = key
+    translated = {(pid, ordinal): key for key, ordinal, pid in db.rows("TARGET_INFO_CUDA_DEVICE", ("gpuId", "cudaId", "pid"))}
+    alike = len(set(described.values())) == 1
+
+    def device(pid: int, index: int) -> Device:
+        if index == NOT_RECORDED:
+            return Device(index)
+        key = translated.get((pid, index))
+        if key is None and alike:
+            key = next(iter(described))
+        if key is None and not environment.remaps_devices:
+            key = by_ordinal.get(index)
+        return Device(index, *described.get(key, ())) if isinstance(key, int) else Device(index)
+
+    return device
+
+
+def host(db: Database) -> str | None:
+    """The host name where it has a row of its own."""
+    for (value,) in db.rows("TARGET_INFO_SYSTEM_ENV", ("value",), "name = 'Hostname'"):
+        if isinstance(value, str) and re.fullmatch(r"[\w.-]{1,255}", value):
+            return value
+    return None
+
+
+def capture_window(export: Export, activities: Activities) -> tuple[int, int] | None:
+    """The session from its start to its stop, None where it is not recorded or does not hold the GPU work.
+
+    Start and stop are on another clock; only their difference counts.
+    """
+    for (duration,) in export.db.rows("ANALYSIS_DETAILS", ("duration",)):
+        if isinstance(duration, int) and 0 < duration < LONGEST_NS:
+            start, stop = export.base_ns, export.base_ns + duration
+            if not len(activities) or (activities.start_ns.min() >= start and activities.end_ns.max() <= stop):
+                return start, stop
+    return None
+
+
+def losses(db: Database, processes: Sequence[int]) -> list[Notice]:
+    """What nsys itself says about missing records of these processes, and how many other warnings it left.
+
+    Helper processes without CUDA each leave a handful of warnings; they are not about the traces.
+    """
+    found: set[str] = set()
+    others = 0
+    for severity, text, process in db.rows("DIAGNOSTIC_EVENT", ("severity", "text", "globalPid")):
+        if not isinstance(severity, int) or severity < 2:
+            continue
+        if text not in _LOSSES:
+            others += 1
+        elif not isinstance(process, int) or process & ~THREAD_BITS in processes:
+            found.add(_LOSSES[text])
+    notices = [Notice("nsys-data-loss", f"nsys warns: {loss}") for loss in _LOSSES.values() if loss in found]
+    if others:
+        notices.append(Notice("nsys-diagnostics", f"nsys left {others} other warnings in the report, not about missing records"))
+    return notices
+
+
+def unrecorded(
+    export: Export, owners: Sequence[tuple[int, int]], calls: CallRows, activities: Activities, gpu_process: IntColumn
+) -> list[Notice]:
+    """Notices about GPU work that was launched and not recorded: it must not be read as an idle GPU."""
+    notices = []
+    launches = _called(export, calls, _LAUNCHING)
+    launching = processes_of(calls.thread[launches])
+    if launching and not len(activities):
+        count = int(launches.sum())
+        message = f"{count} launches but no GPU work in this capture: it was not recorded, which does not mean that the GPU was idle"
+        notices.append(Notice("gpu-not-recorded", message))
+    elif without := sorted(set(launching) - {process for process, _ in owners}):
+        message = f"{len(without)} processes launched GPU work that was not recorded ({_pids(without)})"
+        notices.append(Notice("gpu-not-recorded", message))
+    if not export.db.has(GRAPH_TRACE):
+        graph_launch = _called(export, calls, _GRAPH_LAUNCH)
+        total = missing = 0
+        for process in {process for process, _ in owners}:
+            launched = calls.correlation[graph_launch & (process_of(calls.thread) == process)]
+            total += len(launched)
+            missing += int((~np.isin(launched, activities.correlation[gpu_process == process])).sum())
+        if missing:
+            message = f"{missing} of {total} CUDA graph launches own no GPU rows; their GPU time is missing, so idle is an upper bound"
+            notices.append(Notice("graphs-not-recorded", message))
+    return notices
+
+
+def _pids(processes: Sequence[int]) -> str:
+    shown = ", ".join(str(pid_of(process)) for process in processes[:3])
+    return f"pid {shown}" + (f" and {len(processes) - 3} more" if len(processes) > 3 else "")
