@@ -103,3 +103,43 @@ def covered(these: Intervals, start: IntArray, end: IntArray) -> IntArray:
 
     result: IntArray = np.maximum(up_to(end) - up_to(start), 0)
     return result
+
+
+def reach_per_group(start: IntArray, end: IntArray, group: IntArray) -> IntArray:
+    """For each interval the latest end among the earlier ones of its group, its own start if there are none.
+
+    Rows must be sorted by (group, start); groups are small non-negative integers.
+    """
+    if not len(start):
+        return end
+    first = np.concatenate(([True], group[1:] != group[:-1]))
+    base = int(start.min())
+    span = max(int(end.max()) - base, 0) + 1
+    if span * (int(group[-1]) + 1) < 2**62:
+        # one running maximum over all groups: each is moved behind the one before it
+        reach = np.maximum.accumulate(end - base + group * span) - group * span + base
+    else:
+        reach = end.copy()
+        for lo, hi in _runs(first):
+            reach[lo:hi] = np.maximum.accumulate(end[lo:hi])
+    return np.where(first, start, np.concatenate(([0], reach[:-1])))
+
+
+def union_per_group(start: IntArray, end: IntArray, group: IntArray) -> tuple[IntArray, IntArray, IntArray]:
+    """The union of the intervals of each group, in any order: starts, ends and groups, sorted by (group, start)."""
+    keep = end > start
+    start, end, group = start[keep], end[keep], group[keep]
+    if not len(start):
+        return start, end, group
+    order = np.lexsort((start, group))
+    start, end, group = start[order], end[order], group[order]
+    reach = reach_per_group(start, end, group)
+    begins = np.concatenate(([True], (group[1:] != group[:-1]) | (start[1:] > reach[1:])))
+    at = np.flatnonzero(begins)
+    last = np.append(at[1:], len(start)) - 1
+    return start[at], np.maximum(end[last], reach[last]), group[at]
+
+
+def _runs(first: npt.NDArray[np.bool_]) -> list[tuple[int, int]]:
+    at = np.flatnonzero(first).tolist()
+    return list(zip(at, [*at[1:], len(first)], strict=True))

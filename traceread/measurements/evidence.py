@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -12,7 +13,7 @@ from traceread.measurements.classes import Reason, StepClass
 from traceread.measurements.idle import Idle
 from traceread.measurements.launches import Launches
 from traceread.measurements.steps import Steps
-from traceread.model import RangeKind, Trace
+from traceread.model import CodeColumn, IntColumn, RangeKind, Trace
 
 _FRAME = re.compile(r"^(?P<file>.+?)\((?P<line>\d+)\): (?P<function>.+)$")
 _NOT_USER_CODE = re.compile(r"(^|/)(torch|site-packages|dist-packages|lib/python[\d.]*|<frozen |<string>)")
@@ -163,3 +164,126 @@ def _source_line(trace: Trace, thread: int, at: int) -> str:
         if frame and not _NOT_USER_CODE.search(frame["file"]):
             return f"{frame['file']}:{frame['line']} {frame['function']}"
     return ""
+
+
+@dataclass(frozen=True, eq=False)
+class IdleNames:
+    """The names of the rows that say why the GPU was idle.
+
+    Attributes:
+        names: each once: a call with the op it was made in ("cudaStreamSynchronize in aten::item"), or a range.
+        code: for each row of `Idle` the position of its name, -1 where no row says so.
+    """
+
+    names: tuple[str, ...]
+    code: CodeColumn
+
+
+def name_idle(trace: Trace, steps: Steps, idle: Idle) -> IdleNames:
+    """What the sources of the idle rows are called; calls that block come with the op that made them."""
+    sources, at = np.unique(idle.source, return_inverse=True)
+    calls = len(trace.calls)
+    is_call = (sources >= 0) & (sources < calls)
+    name = np.full(len(sources), -1, np.int64)
+    name[is_call] = trace.calls.name[sources[is_call]]
+    name[sources >= calls] = trace.ranges.name[sources[sources >= calls] - calls]
+    blocks = np.zeros(len(sources), bool)
+    blocks[at[np.isin(idle.cause, (StepClass.HOST_SYNC, StepClass.ALLOCATION))]] = True
+    op = np.full(len(sources), -1, np.int64)
+    inside = np.flatnonzero(is_call & blocks)
+    op[inside] = _ops_around(trace, steps, trace.calls.thread[sources[inside]], trace.calls.start_ns[sources[inside]])
+    pairs, pair = np.unique(np.stack((name, op), axis=1), axis=0, return_inverse=True)
+    titles = [_title(trace, call, around) for call, around in pairs.tolist()]
+    distinct = {title: i for i, title in enumerate(dict.fromkeys(t for t in titles if t))}
+    code = np.array([distinct.get(title, -1) for title in titles], np.int32)
+    return IdleNames(tuple(distinct), code[pair.reshape(-1)[at]] if len(idle) else np.empty(0, np.int32))
+
+
+def _title(trace: Trace, name: int, around: int) -> str:
+    if name < 0:
+        return ""
+    return trace.names[name] if around < 0 else f"{trace.names[name]} in {trace.names[around]}"
+
+
+def _ops_around(trace: Trace, steps: Steps, thread: npt.NDArray[np.int32], at: IntColumn) -> IntColumn:
+    """For each instant on a thread the name code of the op or annotation open there, -1 if none or only a step's range.
+
+    Of aten ops that call each other (item calls _local_scalar_dense) it is the outermost: the one the user wrote.
+    """
+    r = trace.ranges
+    labels = {w.label for w in steps.windows}
+    result = np.full(len(at), -1, np.int64)
+    for one in np.unique(thread).tolist():
+        rows = np.flatnonzero((r.thread == one) & ((r.kind == RangeKind.OP) | (r.kind == RangeKind.ANNOTATION)))
+        mine = np.flatnonzero(thread == one)
+        if not len(rows):
+            continue
+        end, code = r.end_ns[rows], r.name[rows]
+        parent = _parents(end)
+        innermost = np.searchsorted(r.start_ns[rows], at[mine], side="right") - 1
+        while True:
+            closed = (innermost >= 0) & (end[innermost] <= at[mine])
+            if not closed.any():
+                break
+            innermost[closed] = parent[innermost[closed]]
+        codes, of = np.unique(code, return_inverse=True)
+        aten = np.array([trace.names[c].startswith("aten::") for c in codes.tolist()], bool)[of]
+        while True:
+            above = parent[innermost]
+            inner = (innermost >= 0) & (above >= 0) & aten[innermost] & aten[above]
+            if not inner.any():
+                break
+            innermost[inner] = above[inner]
+        found = innermost >= 0
+        names = code[innermost[found]].astype(np.int64)
+        names[[trace.names[c] in labels for c in names.tolist()]] = -1
+        result[mine[found]] = names
+    return result
+
+
+def _parents(end: IntColumn) -> IntColumn:
+    """For each range, sorted by (start, -end), the position of the nearest earlier one that ends later or with it, -1 if none."""
+    parent = np.arange(len(end)) - 1
+    while True:
+        shorter = (parent >= 0) & (end[parent] < end)
+        if not shorter.any():
+            return parent
+        parent[shorter] = parent[parent[shorter]]
+
+
+@dataclass(frozen=True)
+class IdleReason:
+    """Idle time of one class with one reason and one name, over some windows.
+
+    Attributes:
+        step_class: the class it counts in.
+        reason: why.
+        recorded: a recorded row says so; else it is inferred.
+        name: what the row is called, "" if there is none.
+        total_ns: the time.
+        count: in so many idle intervals.
+    """
+
+    step_class: StepClass
+    reason: Reason
+    recorded: bool
+    name: str
+    total_ns: int
+    count: int
+
+
+def sum_reasons(idle: Idle, names: IdleNames, windows: Sequence[int]) -> tuple[IdleReason, ...]:
+    """Why the GPU was idle in these windows, in order of class and then longest first; sums to their idle time exactly."""
+    rows = np.flatnonzero(np.isin(idle.window, np.array(windows, np.int64)))
+    if not len(rows):
+        return ()
+    keys = np.stack([column[rows].astype(np.int64) for column in (idle.cause, idle.reason, idle.recorded, names.code)], axis=1)
+    groups, of = np.unique(keys, axis=0, return_inverse=True)
+    total = np.zeros(len(groups), np.int64)
+    np.add.at(total, of.reshape(-1), (idle.end_ns - idle.start_ns)[rows])
+    count = np.bincount(of.reshape(-1), minlength=len(groups))
+    reasons = [
+        IdleReason(StepClass(c), Reason(r), bool(recorded), names.names[code] if code >= 0 else "", ns, n)
+        for (c, r, recorded, code), ns, n in zip(groups.tolist(), total.tolist(), count.tolist(), strict=True)
+    ]
+    return tuple(sorted(reasons, key=lambda x: (x.step_class, -x.total_ns, x.name)))

@@ -9,6 +9,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
+from traceread import intervals
 from traceread.errors import Notice
 from traceread.measurements.classes import Reason
 from traceread.measurements.idle import Idle, launch_share
@@ -93,8 +94,8 @@ def _stream_overlaps(trace: Trace, steps: Steps, busy: Busy) -> Iterator[tuple[s
     start, end, stream = a.start_ns[order], a.end_ns[order], a.stream[order]
     if len(start) < 2:
         return
-    same = stream[1:] == stream[:-1]
-    overlap = np.where(same, np.minimum(end[:-1], end[1:]) - start[1:], 0)
+    _, group = np.unique(stream, return_inverse=True)
+    overlap = np.minimum(intervals.reach_per_group(start, end, group), end)[1:] - start[1:]
     # activities of one CUDA graph launch run in branches that are reported on one stream
     own = a.correlation[order]
     overlap[(own[1:] == own[:-1]) & (own[1:] > 0)] = 0

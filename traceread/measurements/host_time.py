@@ -90,13 +90,11 @@ class HostRows:
         opens = rows[self.opens[rows]]
         rows = np.concatenate((rows, self._anywhere))
         parts: list[tuple[int, Intervals, npt.NDArray[np.int64]]] = []
-        for blocker in Blocker:
-            mine = rows[self.blocker[rows] == blocker] if blocker is not Blocker.NONE else rows[:0]
-            if len(mine):
-                parts.append((blocker, *self._merged(mine)))
-        if len(opens):
-            covered, _ = self._merged(opens)
-            parts.append((EXECUTING, covered, np.full(len(covered.start), -1)))
+        for blocker in (b for b in Blocker if b is not Blocker.NONE):
+            parts.append((blocker, *self._merged(rows[self.blocker[rows] == blocker])))
+        covered, _ = self._merged(opens)
+        parts.append((EXECUTING, covered, np.full(len(covered.start), -1)))
+        parts = [part for part in parts if len(part[1].start)]
         if not parts:
             return Timeline(np.empty(0, np.int64), np.full(1, SILENT, np.uint8), np.full(1, -1))
         at = np.unique(np.concatenate([edge for _, these, _ in parts for edge in these]))

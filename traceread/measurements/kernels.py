@@ -123,7 +123,7 @@ def sum_kernels(trace: Trace, steps: Steps, busy: Busy) -> KernelTable:
     for kind, hiding in hidden_under.items():
         mine = starts_inside[a.category[starts_inside] == kind]
         group = name[a.category[starts_inside] == kind]
-        start, end, of = _union_per_group(a.start_ns[mine], a.end_ns[mine], group)
+        start, end, of = intervals.union_per_group(a.start_ns[mine], a.end_ns[mine], group)
         np.add.at(exposed, of, _visible(start, end, windows, hiding))
     rows = [
         KernelTime(
@@ -150,27 +150,3 @@ def _visible(start: IntColumn, end: IntColumn, windows: Intervals, hiding: Inter
     """For each interval its ns inside the windows and not under the hiding set."""
     shown = intervals.subtract(windows, hiding)
     return intervals.covered(shown, start, end)
-
-
-def _union_per_group(start: IntColumn, end: IntColumn, group: npt.NDArray[np.int64]) -> tuple[IntColumn, IntColumn, npt.NDArray[np.int64]]:
-    """The union of the intervals of each group: starts, ends, groups."""
-    keep = end > start
-    start, end, group = start[keep], end[keep], group[keep]
-    if not len(start):
-        return start, end, group
-    order = np.lexsort((start, group))
-    start, end, group = start[order], end[order], group[order]
-    # one running maximum over all groups: each group is moved behind the one before it
-    base = int(start.min())
-    span = int(end.max()) - base + 1
-    if span * (int(group[-1]) + 1) < 2**62:
-        shift = group * span - base
-        merged = intervals.union(start + shift, end + shift)
-        of = merged.start // span
-        return merged.start - of * span + base, merged.end - of * span + base, of
-    parts = [(g, intervals.union(start[group == g], end[group == g])) for g in np.unique(group).tolist()]
-    return (
-        np.concatenate([p.start for _, p in parts]),
-        np.concatenate([p.end for _, p in parts]),
-        np.concatenate([np.full(len(p.start), g) for g, p in parts]),
-    )

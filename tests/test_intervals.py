@@ -1,0 +1,70 @@
+import numpy as np
+from hypothesis import given
+from hypothesis import strategies as st
+
+from traceread import intervals
+
+pairs = st.lists(st.tuples(st.integers(0, 60), st.integers(0, 12)).map(lambda p: (p[0], p[0] + p[1])), max_size=12)
+
+
+def the_set(rows):
+    return intervals.union([a for a, _ in rows], [b for _, b in rows])
+
+
+def instants(these):
+    return {t for a, b in zip(these.start.tolist(), these.end.tolist(), strict=True) for t in range(a, b)}
+
+
+def covered_by(rows):
+    return {t for a, b in rows for t in range(a, b)}
+
+
+@given(pairs)
+def test_union_covers_the_same_instants_and_is_disjoint(rows):
+    these = the_set(rows)
+    assert instants(these) == covered_by(rows)
+    assert np.all(these.start < these.end)
+    assert np.all(these.start[1:] > these.end[:-1])
+    assert these.total == len(covered_by(rows))
+
+
+@given(pairs, pairs)
+def test_intersect_subtract(a, b):
+    one, two = the_set(a), the_set(b)
+    assert instants(intervals.intersect(one, two)) == covered_by(a) & covered_by(b)
+    assert instants(intervals.subtract(one, two)) == covered_by(a) - covered_by(b)
+    assert intervals.intersect(one, two).total + intervals.subtract(one, two).total == one.total
+
+
+@given(pairs, st.integers(-5, 70), st.integers(0, 40))
+def test_clip_and_gaps_tile_a_window(rows, start, length):
+    these, end = the_set(rows), start + length
+    inside, outside = intervals.clip(these, start, end), intervals.gaps(these, start, end)
+    assert instants(inside) == covered_by(rows) & set(range(start, end))
+    assert instants(inside) | instants(outside) == set(range(start, end))
+    assert inside.total + outside.total == length
+
+
+@given(pairs, st.lists(st.tuples(st.integers(-5, 70), st.integers(0, 40)), min_size=1, max_size=6))
+def test_covered_is_the_length_inside_each_window(rows, windows):
+    start = np.array([s for s, _ in windows], np.int64)
+    end = start + np.array([n for _, n in windows], np.int64)
+    expected = [len(covered_by(rows) & set(range(s, e))) for s, e in zip(start.tolist(), end.tolist(), strict=True)]
+    assert intervals.covered(the_set(rows), start, end).tolist() == expected
+
+
+def test_epoch_times_stay_exact():
+    base = 1_712_195_495_519_689_047
+    these = intervals.union([base, base + 1], [base + 2, base + 7])
+    assert (these.start.tolist(), these.end.tolist()) == ([base], [base + 7])
+
+
+@given(st.lists(st.tuples(st.integers(0, 3), st.integers(0, 60), st.integers(0, 12)), max_size=14), st.sampled_from([1, 2**59]))
+def test_union_per_group_is_the_union_of_each_group(rows, scale):
+    group = np.array([g for g, _, _ in rows], np.int64)
+    start = np.array([s * scale // 64 for _, s, _ in rows], np.int64)
+    end = start + np.array([n for _, _, n in rows], np.int64)
+    starts, ends, of = intervals.union_per_group(start, end, group)
+    for g in range(4):
+        expected = intervals.union(start[group == g], end[group == g])
+        assert (starts[of == g].tolist(), ends[of == g].tolist()) == (expected.start.tolist(), expected.end.tolist())

@@ -1,0 +1,67 @@
+from building import MS, US, Build, analyse
+
+from traceread.measurements.health import check_health
+from traceread.model import ActivityKind
+
+
+def notices(b):
+    trace = b.trace()
+    launches, steps, busy, idle, _ = analyse(trace)
+    return {n.slug: n.message for n in check_health(trace, launches, steps, busy, idle)}
+
+
+def healthy():
+    b = Build().range(0, 10 * MS, "ProfilerStep#1")
+    for i in range(10):
+        b.kernel(i * MS + 20 * US, i * MS + 900 * US, launch=(i * MS, i * MS + 5 * US))
+    return b
+
+
+def test_a_healthy_trace_has_no_warning():
+    assert notices(healthy()) == {}
+
+
+def test_programmatic_dependent_launch_is_legal():
+    b = healthy()
+    for i in range(10):
+        b.activity(i * MS + 897 * US, i * MS + 950 * US)  # starts 3 µs before its predecessor ends
+    assert "stream-overlap" not in notices(b)
+
+
+def test_long_overlaps_on_one_stream_are_named_with_their_number():
+    b = healthy().activity(100 * US, 9 * MS)
+    assert notices(b)["stream-overlap"].startswith("9 activities")
+
+
+def test_host_events_without_gpu_work():
+    assert "no GPU work was recorded (1 API calls" in notices(Build().call(0, 5, "cudaLaunchKernel"))["no-gpu-work"]
+
+
+def test_unrecorded_launches():
+    b = healthy().activity(10 * MS, 40 * MS)
+    b.ranges[0] = (0, 41 * MS, *b.ranges[0][2:])
+    b.kernel(40 * MS, 41 * MS, launch=(39 * MS, 39 * MS + US))
+    assert "no host cause is named there" in notices(b)["launches-not-recorded"]
+
+
+def test_launches_whose_kernels_are_missing():
+    b = healthy().call(4 * MS, 4 * MS + US, "cudaLaunchKernel", correlation=4242)
+    assert notices(b)["launches-without-kernels"].startswith("1 of 11")
+
+
+def test_graph_nodes_that_were_not_recorded():
+    b = healthy().call(9 * MS + 5 * US, 9 * MS + 9 * US, "cudaGraphLaunch", correlation=777)
+    for i in range(5):  # nodes that follow each other, then two millisecond-long holes
+        b.activity(9 * MS + (910 + 11 * i) * US, 9 * MS + (920 + 11 * i) * US, correlation=777)
+    b.activity(11 * MS, 12 * MS, correlation=777).activity(15 * MS, 16 * MS, correlation=777)
+    assert "upper bound" in notices(b)["graph-nodes-not-recorded"]
+
+
+def test_impossible_durations():
+    b = healthy().activity(0, 2 * 3600 * 10**9, ActivityKind.MEMSET, stream=99)
+    assert notices(b)["impossible-duration"].startswith("1 of 11")
+
+
+def test_kernels_before_their_launch():
+    b = healthy().kernel(10 * MS, 11 * MS, launch=(10 * MS + 7 * US, 10 * MS + 9 * US))
+    assert "by up to 7.00 µs" in notices(b)["kernel-before-launch"]

@@ -1,0 +1,237 @@
+import pytest
+from building import MS, US, Build, analyse
+
+from traceread.categories.host import HostNames
+from traceread.errors import SelectionError
+from traceread.measurements.steps import StepSource, WindowKind
+from traceread.model import ActivityKind, CopyKind, RangeKind
+
+
+def windows(trace, **more):
+    return [(w.label, w.start_ns, w.end_ns) for w in analyse(trace, **more)[1].windows]
+
+
+def two_steps(first="ProfilerStep#4", second="ProfilerStep#5", kind=RangeKind.ANNOTATION):
+    """The host runs 60 µs ahead of the GPU."""
+    b = Build().range(0, 90 * US, first, kind).range(100 * US, 190 * US, second, kind)
+    b.kernel(60 * US, 140 * US, launch=(10 * US, 15 * US))
+    b.kernel(140 * US, 250 * US, launch=(110 * US, 115 * US), thread=2)  # backward: another thread of the process
+    return b
+
+
+def test_windows_follow_the_gpu_not_the_host():
+    assert windows(two_steps().trace()) == [("ProfilerStep#4", 0, 140 * US), ("ProfilerStep#5", 140 * US, 250 * US)]
+
+
+def test_a_profiler_step_reaches_to_the_start_of_the_next():
+    b = two_steps().kernel(255 * US, 260 * US, launch=(95 * US, 97 * US))  # launched between the ranges, by prof.step()
+    assert windows(b.trace())[0] == ("ProfilerStep#4", 0, 260 * US)
+
+
+def test_a_step_overtaken_by_the_one_before_is_empty_partial_and_listed():
+    b = two_steps().kernel(255 * US, 260 * US, launch=(95 * US, 97 * US))
+    steps = analyse(b.trace())[1]
+    assert steps.windows[1].start_ns == steps.windows[1].end_ns == 260 * US
+    assert steps.windows[1].partial
+    assert (1, steps.windows[1].partial) in steps.excluded
+
+
+@pytest.mark.parametrize(
+    ("name", "counts"),
+    [
+        ("train_step 3", True),
+        ("Step 7", True),
+        ("iteration 12 of 40", True),
+        ("iter_5", True),
+        ("Warm-up Step 1", True),
+        ("steps 3", False),
+        ("TrainStep 3", False),
+        ("Optimizer.step#SGD.step", False),
+        ("lr_step 1", False),
+        ("scheduler step", False),
+        ("zero_grad step", False),
+        ("forward", False),
+        ("stepping", False),
+    ],
+)
+def test_which_names_say_step(name, counts):
+    b = Build().range(0, 100, name).kernel(50, 90, launch=(10, 20))
+    assert (analyse(b.trace())[1].source is StepSource.RECORDED) == counts
+
+
+@pytest.mark.parametrize("kind", [RangeKind.PYTHON, RangeKind.OP, RangeKind.OS])
+def test_frames_ops_and_os_calls_never_name_steps(kind):
+    assert windows(two_steps("step 1", "step 2", kind).trace()) == [("whole capture", 60 * US, 250 * US)]
+
+
+def test_profiler_steps_win_over_other_families():
+    b = two_steps().range(0, 500 * US, "my step 1").range(500 * US, 900 * US, "my step 2")
+    assert [w[0] for w in windows(b.trace())] == ["ProfilerStep#4", "ProfilerStep#5"]
+
+
+def test_overlapping_families_are_no_steps_and_the_longest_of_the_rest_wins():
+    b = two_steps("iter 1", "iter 2").range(0, 300 * US, "step 1").range(200 * US, 400 * US, "step 2").range(0, 9, "tiny step 1")
+    assert [w[0] for w in windows(b.trace())] == ["iter 1", "iter 2"]
+
+
+def test_ranges_that_hold_their_launches_are_taken_as_they_are_with_windows_between():
+    b = Build().range(0, 100 * US, "step 1").range(300 * US, 400 * US, "step 2")
+    b.kernel(20 * US, 120 * US, launch=(10 * US, 12 * US)).kernel(320 * US, 420 * US, launch=(310 * US, 312 * US))
+    b.kernel(150 * US, 160 * US, launch=(140 * US, 141 * US))  # evaluation between the steps: 10 of 210 µs
+    assert windows(b.trace()) == [
+        ("step 1", 0, 120 * US),
+        ("between steps", 120 * US, 300 * US),  # no earlier than the next range starts
+        ("step 2", 300 * US, 420 * US),
+    ]
+    steps = analyse(b.trace())[1]
+    assert steps.windows[1].kind is WindowKind.BETWEEN
+    assert steps.used == (False, False, True)
+
+
+def test_nothing_launched_between_leaves_the_wait_to_the_step_that_waited():
+    b = Build().range(0, 100 * US, "step 1").range(300 * US, 400 * US, "step 2")
+    b.kernel(20 * US, 120 * US, launch=(10 * US, 12 * US)).kernel(320 * US, 420 * US, launch=(310 * US, 312 * US))
+    assert windows(b.trace()) == [("step 1", 0, 120 * US), ("step 2", 120 * US, 420 * US)]
+
+
+def test_ranges_that_hold_too_little_reach_to_the_next():
+    b = Build().range(0, 100 * US, "step 1").range(300 * US, 400 * US, "step 2")
+    b.kernel(20 * US, 120 * US, launch=(10 * US, 12 * US)).kernel(320 * US, 420 * US, launch=(310 * US, 312 * US))
+    b.kernel(150 * US, 180 * US, launch=(140 * US, 141 * US))  # 30 of 230 µs launched outside
+    assert windows(b.trace()) == [("step 1", 0, 180 * US), ("step 2", 180 * US, 420 * US)]
+
+
+def test_nothing_after_the_last_range_has_a_window():
+    b = two_steps().kernel(500 * US, 600 * US, launch=(400 * US, 410 * US))
+    assert windows(b.trace())[-1] == ("ProfilerStep#5", 140 * US, 250 * US)
+
+
+def test_the_first_window_begins_after_the_work_launched_before_its_range():
+    b = Build().range(100 * US, 200 * US, "ProfilerStep#1")
+    b.kernel(50 * US, 130 * US, launch=(10 * US, 12 * US)).kernel(130 * US, 180 * US, launch=(110 * US, 111 * US))
+    assert windows(b.trace()) == [("ProfilerStep#1", 130 * US, 180 * US)]
+
+
+def test_the_first_window_begins_after_the_work_launched_before_the_capture():
+    b = Build().range(100 * US, 200 * US, "ProfilerStep#1")
+    b.activity(90 * US, 120 * US).activity(120 * US, 150 * US)  # no launch record, ahead on the stream
+    b.kernel(150 * US, 180 * US, launch=(110 * US, 111 * US))
+    b.activity(185 * US, 190 * US)  # no launch record later on: by time only
+    assert windows(b.trace()) == [("ProfilerStep#1", 150 * US, 180 * US)]
+
+
+def test_a_stream_without_any_launch_record_counts_before_the_devices_first():
+    b = Build().range(100 * US, 300 * US, "ProfilerStep#1")
+    b.activity(140 * US, 155 * US, stream=20).activity(200 * US, 210 * US, stream=20)
+    b.kernel(150 * US, 180 * US, launch=(110 * US, 111 * US))
+    assert windows(b.trace()) == [("ProfilerStep#1", 155 * US, 180 * US)]
+
+
+def test_copies_do_not_hold_a_window_open():
+    b = Build().range(0, 50 * US, "ProfilerStep#1").range(50 * US, 100 * US, "ProfilerStep#2")
+    b.kernel(10 * US, 40 * US, launch=(1 * US, 2 * US))
+    b.copy(40 * US, 500 * US, CopyKind.DEVICE_TO_HOST, launch=(30 * US, 31 * US), stream=9)  # asynchronous checkpoint
+    b.kernel(60 * US, 95 * US, launch=(55 * US, 56 * US))
+    assert windows(b.trace()) == [("ProfilerStep#1", 0, 40 * US), ("ProfilerStep#2", 40 * US, 95 * US)]
+
+
+def test_a_step_of_copies_only_ends_with_them():
+    b = Build().range(0, 50 * US, "ProfilerStep#1").copy(10 * US, 80 * US, launch=(5 * US, 6 * US))
+    assert windows(b.trace()) == [("ProfilerStep#1", 0, 80 * US)]
+
+
+def test_an_opaque_graph_ends_a_step_like_a_kernel():
+    b = Build().range(0, 50 * US, "ProfilerStep#1")
+    b.kernel(10 * US, 80 * US, launch=(5 * US, 6 * US), kind=ActivityKind.GRAPH, call="cudaGraphLaunch")
+    assert windows(b.trace()) == [("ProfilerStep#1", 0, 80 * US)]
+
+
+def test_first_and_partial_steps_are_left_out_unless_nothing_remains():
+    b = Build()
+    for i in range(4):
+        b.range(i * MS, (i + 1) * MS, f"ProfilerStep#{i}", open=int(i == 3))
+        b.kernel(i * MS + 100, (i + 1) * MS, launch=(i * MS + 10, i * MS + 20))
+    steps = analyse(b.trace())[1]
+    assert steps.used == (False, True, True, False)
+    assert steps.excluded == ((0, "first step"), (3, "still running when the capture ended"))
+    assert not steps.fallback
+    one = Build().range(0, MS, "ProfilerStep#0").kernel(100, MS, launch=(10, 20))
+    steps = analyse(one.trace())[1]
+    assert steps.used == (True,)
+    assert steps.fallback
+
+
+def test_the_last_step_is_partial_when_its_launches_have_no_kernels():
+    b = Build()
+    for i in range(3):
+        b.range(i * MS, (i + 1) * MS, f"ProfilerStep#{i}").kernel(i * MS + 100, (i + 1) * MS, launch=(i * MS + 10, i * MS + 20))
+    b.call(2 * MS + 500, 2 * MS + 510, "cudaLaunchKernel", correlation=999)
+    assert "1 of its 2" in analyse(b.trace())[1].windows[2].partial
+
+
+def test_no_steps_means_one_window_over_the_whole_capture():
+    b = Build().kernel(10, 20, launch=(1, 2)).activity(5, 7).activity(30, 44)
+    steps = analyse(b.trace())[1]
+    assert (steps.source, steps.windows[0].start_ns, steps.windows[0].end_ns) == (StepSource.WHOLE_CAPTURE, 5, 44)
+    assert steps.used == (True,)
+
+
+def test_pattern_none_and_errors():
+    assert windows(two_steps().trace(), pattern="none")[0][0] == "whole capture"
+    assert windows(two_steps("batch 1", "batch 2").trace(), pattern="batch")[0][0] == "batch 1"
+    with pytest.raises(SelectionError, match="matches no range"):
+        windows(two_steps().trace(), pattern="nothing here")
+    with pytest.raises(SelectionError, match="not a regular expression"):
+        windows(two_steps().trace(), pattern="(")
+    with pytest.raises(SelectionError, match="overlap"):
+        windows(two_steps().range(5, 10, "ProfilerStep like").range(7, 9, "ProfilerStep like").trace(), pattern="like")
+
+
+def test_the_users_own_step_name():
+    host_names = HostNames({r"batch \d+": "step"})
+    assert [w[0] for w in windows(two_steps("batch 1", "batch 2").trace(), host_names=host_names)] == ["batch 1", "batch 2"]
+
+
+def test_micro_steps_are_joined():
+    b = Build()
+    for i in range(4):
+        b.range(i * MS, (i + 1) * MS, f"step {i}").kernel(i * MS + 100, (i + 1) * MS, launch=(i * MS + 10, i * MS + 20))
+    assert windows(b.trace(), micro_steps=2) == [("step 0", 0, 2 * MS), ("step 2", 2 * MS, 4 * MS)]
+
+
+def test_numbers_are_the_steps_own():
+    b = Build().range(0, MS, "epoch 2 step 17").kernel(10, MS, launch=(1, 2))
+    assert analyse(b.trace())[1].windows[0].number == 17
+    assert [w.number for w in analyse(two_steps().trace())[1].windows] == [4, 5]
+
+
+def repeated(count, name=None):
+    """`count` times the same ten kernels, with a pause of the host before the first of them."""
+    b = Build()
+    for i in range(count):
+        at = i * MS
+        if name:
+            b.range(at, at + 900 * US, name)
+        for k in range(10):
+            b.kernel(at + k * 50 * US + 5 * US, at + k * 50 * US + 45 * US, launch=(at + k * 50 * US, at + k * 50 * US + US), name=f"k{k}")
+    return b
+
+
+def test_inferred_steps_follow_the_period_of_the_launches():
+    steps = analyse(repeated(5).trace(), pattern="infer")[1]
+    assert steps.source is StepSource.INFERRED
+    assert [w.duration_ns for w in steps.windows[1:]] == [MS] * 4
+    assert "10 launches" in steps.name
+
+
+def test_projected_steps_follow_a_repeating_range():
+    steps = analyse(repeated(4, "execute_model").trace(), pattern="infer")[1]
+    assert steps.source is StepSource.PROJECTED
+    assert [w.duration_ns for w in steps.windows[1:]] == [MS] * 3
+
+
+def test_nothing_repeats_nothing_is_inferred():
+    b = Build()
+    for k in range(30):
+        b.kernel(k * 100 + 20, k * 100 + 60, launch=(k * 100, k * 100 + 5), name=f"k{k}")
+    assert analyse(b.trace(), pattern="infer")[1].source is StepSource.WHOLE_CAPTURE
