@@ -19,20 +19,19 @@ import numpy as np
 import numpy.typing as npt
 
 from traceread.errors import CorruptTrace, InputError, LimitExceeded, Notice, UnknownFormat, UnsupportedSchema
-from traceread.model import NOT_RECORDED, Activities, ActivityKind, Calls, Capability, RangeKind, Ranges, Trace
+from traceread.model import NOT_RECORDED, Activities, Calls, Capability, RangeKind, Ranges, Trace
 from traceread.readers import nsys_gpu, nsys_host, nsys_job, nsys_waits
-from traceread.readers.nsys_export import EVENTS, MEMCPY, NO_PROCESS, REEXPORT, Export, in_order, pid_of, processes_of, stacked
-from traceread.readers.options import ReadOptions
+from traceread.readers.formats import REPORT_SUFFIXES
+from traceread.readers.nsys_export import EVENTS, NO_PROCESS, REEXPORT, Export, in_order, pid_of, processes_of, stacked
+from traceread.readers.options import DEFAULTS, ReadOptions
 from traceread.readers.sqlite import MAGIC, Database, opened
 
 NEWEST_MAJOR, NEWEST_MINOR = 3, 28
 
 _RECORD = "nsys profile -t cuda,nvtx,osrt -o FILE python train.py"
-_REPORT_SUFFIXES = (".nsys-rep", ".qdrep")
-_DEFAULTS = ReadOptions()
 
 
-def read(path: Path, options: ReadOptions = _DEFAULTS) -> list[Trace]:
+def read(path: Path, options: ReadOptions = DEFAULTS) -> list[Trace]:
     """One Trace per process and device that owns GPU rows, in order of device and process; rank -1 where the file does not say.
 
     Without any GPU rows, one per process that launched work, else one per process with ranges, with empty activities. A report
@@ -53,7 +52,7 @@ def read(path: Path, options: ReadOptions = _DEFAULTS) -> list[Trace]:
 
 def is_report(path: Path) -> bool:
     """Whether the file is a report of nsys, which only nsys itself can read: by its name, and not SQLite inside."""
-    if path.suffix not in _REPORT_SUFFIXES:
+    if path.suffix not in REPORT_SUFFIXES:
         return False
     with path.open("rb") as file:
         return file.read(len(MAGIC)) != MAGIC
@@ -91,7 +90,9 @@ def exported(report: Path, timeout_s: float) -> Iterator[Path]:
 
 def _traces(path: Path, export_path: Path, options: ReadOptions) -> list[Trace]:
     if export_path.stat().st_size > options.max_uncompressed_bytes:
-        raise LimitExceeded(f"{path}: larger than {options.max_uncompressed_bytes} bytes", "--max-uncompressed BYTES allows more")
+        raise LimitExceeded(
+            f"{path}: larger than {options.max_uncompressed_bytes} bytes", "If you trust the file: --max-uncompressed SIZE reads more of it"
+        )
     with opened(export_path, named=path, max_value_bytes=options.max_event_bytes, progress=options.progress) as db:
         versions, notices = _schema(db)
         _refuse_incomplete(db)
@@ -150,7 +151,7 @@ def _read(export: Export, versions: dict[str, str], notices: list[Notice]) -> li
                 calls=own_calls,
                 ranges=own_ranges,
                 stream_waits=nsys_waits.stream_waits(process, own_calls, names, syncs, records, elsewhere),
-                recorded=_recorded(export, own, own_calls, own_ranges, bool((syncs.process == process).any())),
+                recorded=_recorded(own, own_calls, own_ranges, bool((syncs.process == process).any())),
                 versions=versions,
                 notices=tuple(notices),
                 capture_ns=nsys_job.capture_window(export, own),
@@ -202,16 +203,15 @@ def _refuse_incomplete(db: Database) -> None:
         raise CorruptTrace(f"{db.path}: incomplete export: nsys stopped before it wrote any events", REEXPORT, "incomplete-export")
 
 
-def _recorded(export: Export, activities: Activities, calls: Calls, ranges: Ranges, synchronizations: bool) -> frozenset[Capability]:
+def _recorded(activities: Activities, calls: Calls, ranges: Ranges, synchronizations: bool) -> frozenset[Capability]:
     """What a trace holds. An absent table says that nothing was seen, not that nothing happened."""
-    copies = activities.kind == ActivityKind.MEMCPY
     holds = {
         Capability.ACTIVITIES: len(activities) > 0,
-        Capability.LAUNCHES: len(calls) > 0,
+        Capability.LAUNCHES: bool((calls.correlation > 0).any()),
         Capability.OPS: bool((ranges.kind == RangeKind.OP).any()),
         Capability.RANGES: bool((ranges.kind == RangeKind.ANNOTATION).any()),
         Capability.OS_CALLS: bool((ranges.kind == RangeKind.OS).any()),
-        Capability.COPY_KINDS: len(activities) > 0 and (not copies.any() or "srcKind" in export.db.columns(MEMCPY)),
+        Capability.COPY_KINDS: bool((activities.pageable != NOT_RECORDED).any()),
         Capability.SYNC_EVENTS: synchronizations,
         Capability.GRAPH_NODES: bool((activities.graph_node > 0).any()),
         Capability.OVERHEAD: bool(np.isin(ranges.kind, (RangeKind.PROFILER, RangeKind.LOADING, RangeKind.QUEUE_FULL)).any()),
