@@ -41,6 +41,7 @@ class Database:
         self._rows_done = 0
         self._rows_expected = 0
         self._steps = 0
+        self._refuse_cut()
         connection.set_progress_handler(self._too_many_steps, _STEPS_BETWEEN_CHECKS)
         listed = self._fetch("SELECT name, sql FROM sqlite_master WHERE type = 'table'")
         self._names = {name for name, sql in listed if isinstance(name, str) and isinstance(sql, str) and _REAL_TABLE.match(sql)}
@@ -161,6 +162,12 @@ class Database:
         self._steps = 0
         with self._damage("sqlite_master"):
             return self._connection.execute(query).fetchmany(self.size // _SMALLEST_ROW_BYTES + 1)
+
+    def _refuse_cut(self) -> None:
+        """Raises if the file is shorter than its header says: SQLite itself would read the missing part of a page as zeros."""
+        pages, page_size = (self._fetch(f"PRAGMA {name}")[0][0] for name in ("page_count", "page_size"))
+        if self.size < pages * page_size:
+            raise CorruptTrace(f"{self.path}: the file is cut: {self.size} of {pages * page_size} bytes are there", _DAMAGED)
 
     def _too_many_steps(self) -> int:
         self._steps += _STEPS_BETWEEN_CHECKS
