@@ -11,7 +11,7 @@ from pathlib import Path
 from traceread.simulate import kineto, nsys
 from traceread.simulate.recording import Capture, record
 from traceread.simulate.simulation import Run, simulate
-from traceread.simulate.truth import idle_of, step_time, transfers_of, windows_of
+from traceread.simulate.truth import StepTime, idle_of, step_time, transfers_of, windows_of
 
 PARALLEL_FROM = 200_000
 """Activities from which on ranks are written by several processes."""
@@ -98,35 +98,37 @@ def _lines(items: Iterable[str]) -> str:
     return ",\n  ".join(items)
 
 
-def _truth(run: Run, capture: Capture, parts: Sequence[dict[str, str]], removed: Sequence[tuple[tuple[str, ...], int]]) -> str:
+def _truth(run: Run, capture: Capture, parts: Sequence[dict[str, str]], removed: Sequence[tuple[tuple[str, ...], StepTime]]) -> str:
     job = run.job
     sections = [
         f' "{name}": [\n  ' + ",\n  ".join(part[name] for part in parts if part[name]) + "\n ]"
         for name in ("clocks", "steps", "idle", "collectives")
     ]
     sections.append(
-        ' "without": [\n  ' + ",\n  ".join(f'{{"faults": {json.dumps(list(f))}, "step_ns": {ns}}}' for f, ns in removed) + "\n ]"
+        ' "without": [\n  '
+        + ",\n  ".join(f'{{"faults": {json.dumps(list(f))}, "step_ns": {t.median}, "mean_step_ns": {t.mean}}}' for f, t in removed)
+        + "\n ]"
     )
     head = {"format": 1, "job": job.name, "seed": run.seed, "capture": capture.format, "faults": list(job.faults)}
     return json.dumps(head)[:-1] + ",\n" + ",\n".join(sections) + "\n}\n"
 
 
-def without(run: Run) -> list[tuple[tuple[str, ...], int]]:
+def without(run: Run) -> list[tuple[tuple[str, ...], StepTime]]:
     """Step time as it is, without each planted fault alone, and with ever more of them removed, the largest next gain first."""
-    times: dict[frozenset[str], int] = {run.without: step_time(run)}
+    times: dict[frozenset[str], StepTime] = {run.without: step_time(run)}
 
-    def time_without(faults: frozenset[str]) -> int:
+    def time_without(faults: frozenset[str]) -> StepTime:
         if faults not in times:
             times[faults] = step_time(simulate(run.job, seed=run.seed, tick=run.tick, without=faults))
         return times[faults]
 
     planted = [fault for fault in run.job.faults if fault not in run.without]
-    rows: list[tuple[tuple[str, ...], int]] = [((), times[run.without])]
+    rows: list[tuple[tuple[str, ...], StepTime]] = [((), times[run.without])]
     rows += [((fault,), time_without(run.without | {fault})) for fault in planted]
     removed: tuple[str, ...] = ()
     while len(removed) < len(planted):
         left = [fault for fault in planted if fault not in removed]
-        best = min(left, key=lambda fault: time_without(run.without | {*removed, fault}))
+        best = min(left, key=lambda fault: time_without(run.without | {*removed, fault}).mean)
         removed = (*removed, best)
         if len(removed) > 1:
             rows.append((removed, time_without(run.without | set(removed))))

@@ -36,6 +36,8 @@ CAUSES = {
     Nature.COMPILE: "compile",
 }
 BETWEEN = "between steps"
+COLLECTOR = "gc.collect"
+"""Python's garbage collector, where it is labelled: host execution, not silence."""
 
 
 class Window(NamedTuple):
@@ -128,7 +130,8 @@ class _Story:
             )
             for thread in host.threads
         ]
-        kinds = np.isin(rows.range_name, _codes(run.library.ranges, "op")) & (rows.range_thread <= 1)
+        alive = _codes(run.library.ranges, "op", "profiler") + [i for i, r in enumerate(run.library.ranges) if r.text == COLLECTOR]
+        kinds = np.isin(rows.range_name, alive) & (rows.range_thread <= 1)
         calls = rows.call_thread <= 1
         self.silences = _gaps(
             np.concatenate((rows.range_start[kinds], rows.call_start[calls])), np.concatenate((rows.range_end[kinds], rows.call_end[calls]))
@@ -144,8 +147,11 @@ class _Story:
         self.wait_end = np.maximum.accumulate(np.array([end for _, end, _ in waits], np.int64))
         self.overhead = sorted((clock(start), clock(end)) for start, end, _ in host.overhead)
 
-    def busy_with(self, thread: int, start: int, end: int) -> list[tuple[int, int, Nature]]:
-        """What a thread, or the one it waits for, was busy with between two instants; the parts touch."""
+    def busy_with(self, thread: int, start: int, end: int, waiting: tuple[int, ...] = ()) -> list[tuple[int, int, Nature]]:
+        """What a thread, or the one it waits for, was busy with between two instants; the parts touch.
+
+        `waiting`: threads that wait for this one; while the hand-over takes its time, two wait for each other.
+        """
         doing = self._threads[thread]
         cuts = {start, end}
         layers = []
@@ -153,8 +159,8 @@ class _Story:
             if s < end and e > start:
                 layers.append((max(s, start), min(e, end), nature))
         for s, e, other in doing.handed:
-            if s < end and e > start and other != thread:
-                layers += [part for part in self.busy_with(other, max(s, start), min(e, end)) if part[2]]
+            if s < end and e > start and other not in waiting:
+                layers += [part for part in self.busy_with(other, max(s, start), min(e, end), (*waiting, thread)) if part[2]]
         for s, e, _ in layers:
             cuts |= {s, e}
         points = sorted(cuts)
@@ -363,12 +369,19 @@ def transfers_of(run: Run, host: Host, rows: Rows, written: frozenset[int]) -> l
     return result
 
 
-def step_time(run: Run) -> int:
-    """Median over the steps after the first of the slowest rank's window, in ns."""
+class StepTime(NamedTuple):
+    """Length of the slowest rank's window in ns, over the steps after the first."""
+
+    median: int
+    mean: int
+
+
+def step_time(run: Run) -> StepTime:
+    """How long a step takes."""
     capture = Capture()
     lengths: list[list[int]] = []
     for host in run.hosts:
         windows = [w for w in windows_of(run, record(run, host, capture), capture) if w.step != BETWEEN]
         lengths.append([w.end - w.start for w in windows[1:]])
     slowest: list[int] = sorted(max(of_step) for of_step in zip(*lengths, strict=True))
-    return (slowest[(len(slowest) - 1) // 2] + slowest[len(slowest) // 2]) // 2
+    return StepTime((slowest[(len(slowest) - 1) // 2] + slowest[len(slowest) // 2]) // 2, sum(slowest) // len(slowest))
