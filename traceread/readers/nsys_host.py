@@ -63,7 +63,9 @@ _OVERHEADS = {
     7: ("Lazy Function Loading", RangeKind.LOADING),
     8: ("Command Buffer Full", RangeKind.QUEUE_FULL),
 }
-_LOADING_NAME = re.compile(r"dl(m?open|close)\b|compil|\bJIT\b|lazy|(module|library|function) load", re.IGNORECASE)
+# Rows that say neither what they were nor that anybody waited for them.
+_MEANINGLESS = re.compile(r"(unknown|dlclose\b.*)", re.IGNORECASE)
+_LOADING_NAME = re.compile(r"dlm?open\b|compil|\bJIT\b|lazy|(module|library|function) load", re.IGNORECASE)
 _QUEUE_FULL_NAME = re.compile(r"command buffer full", re.IGNORECASE)
 
 
@@ -228,17 +230,19 @@ def overheads(export: Export, processes: Sequence[int]) -> RangeRows:
         strings = export.db.strings("StringIds", np.unique(keys // 16))
         named = [_overhead(strings.get(key // 16), key % 16) for key in keys.tolist()]
         names = np.array([export.code(name) for name, _ in named], np.int32)
-        kind = np.array([kind for _, kind in named], np.uint8)
-        found.append(_ranges(rows, names[position], kind[position]))
+        kind = np.array([-1 if kind is None else kind for _, kind in named], np.int16)[position]
+        every = _ranges(rows, names[position], np.maximum(kind, 0).astype(np.uint8))
+        found.append(every.take(np.flatnonzero(kind >= 0)))
     return stacked(RangeRows, found)
 
 
-def _overhead(name: str | None, kind: int) -> tuple[str, RangeKind]:
+def _overhead(name: str | None, kind: int) -> tuple[str, RangeKind | None]:
+    """What an overhead row is called and what it is; None for a row that does not say."""
     if kind in _OVERHEADS:
         label, meaning = _OVERHEADS[kind]
         return name or label, meaning
-    if name is None:
-        return UNNAMED, RangeKind.PROFILER
+    if name is None or _MEANINGLESS.fullmatch(name):
+        return name or UNNAMED, None
     if _QUEUE_FULL_NAME.search(name):
         return name, RangeKind.QUEUE_FULL
     return name, RangeKind.LOADING if _LOADING_NAME.search(name) else RangeKind.PROFILER
