@@ -65,6 +65,19 @@ def job(tmp_path):
     return tmp_path
 
 
+@pytest.fixture
+def opened(monkeypatch):
+    """The names of the files that were read whole."""
+    names = []
+
+    def spy(path, options):
+        names.append(path.name)
+        return kineto.read(path, options)
+
+    monkeypatch.setitem(discover.READERS, "kineto", spy)
+    return names
+
+
 # --- paths -------------------------------------------------------------------------------------------------------------------
 
 
@@ -394,20 +407,24 @@ def test_captures_of_different_processes_are_not_joined(tmp_path):
         load(tmp_path)
 
 
+def test_the_rank_is_found_however_long_the_list_of_process_groups(tmp_path, opened):
+    groups = [{"pg_name": str(i), "ranks": list(range(2048))} for i in range(20)]
+    events = json.loads(kineto_text())["traceEvents"]
+    for rank in range(2):
+        job = {"backend": "nccl", "rank": rank, "world_size": 2048, "pg_config": groups}
+        put(tmp_path, f"{rank}.json", json.dumps({"schemaVersion": 1, "distributedInfo": job, "traceEvents": events}))
+    assert [trace.rank for trace in load(tmp_path, ranks=[1])] == [1]
+    assert opened == ["1.json"]
+
+
+def test_the_rank_behind_the_process_groups_is_found_too(tmp_path):
+    job = {"backend": "nccl", "pg_config": [{"ranks": [0, 1]}], "rank": 1}
+    events = json.loads(kineto_text())["traceEvents"]
+    path = put(tmp_path, "a.json", json.dumps({"distributedInfo": job, "traceEvents": events}))
+    assert discover.find([path]).sources[0].rank == 1
+
+
 # --- a rank filter -----------------------------------------------------------------------------------------------------------
-
-
-@pytest.fixture
-def opened(monkeypatch):
-    """The names of the files that were read whole."""
-    names = []
-
-    def spy(path, options):
-        names.append(path.name)
-        return kineto.read(path, options)
-
-    monkeypatch.setitem(discover.READERS, "kineto", spy)
-    return names
 
 
 def test_only_the_files_of_the_ranks_asked_for_are_read(job, opened):

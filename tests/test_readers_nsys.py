@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from nsys_builder import FIRST, MIDDLE, NEW, OLD, SCHEMAS, UTC, NsysExport, gpid, gtid
 
-from traceread.errors import CorruptTrace, InputError, LimitExceeded, TracereadError, UnknownFormat, UnsupportedSchema
+from traceread.errors import CorruptTrace, InputError, LimitExceeded, TraceNotFound, TracereadError, UnknownFormat, UnsupportedSchema
 from traceread.model import ActivityKind, Capability, CopyKind, Device, RangeKind, Thread
 from traceread.readers import nsys, nsys_export, nsys_waits
 from traceread.readers.options import ReadOptions
@@ -685,6 +685,13 @@ def test_a_process_that_launched_without_gpu_rows_is_named(read_one):
     assert "300" not in trace.notices[0].message
 
 
+def test_kernels_that_were_launched_and_are_not_there_are_said(read_one):
+    export = NsysExport().copy(0, 5).call(0, 5, "cuLaunchKernelEx", correlation=1)
+    assert slugs(read_one(export)) == ["gpu-not-recorded"]
+    assert slugs(read_one(export.graph(6, 9))) == []  # launches while a graph was captured launch nothing
+    assert slugs(read_one(NsysExport().copy(0, 5).call(0, 5, "cudaMemcpyAsync", correlation=1))) == []
+
+
 def test_graph_launches_without_gpu_rows_are_counted(read_one):
     export = NsysExport().kernel(0, 5, correlation=1)
     for correlation in (1, 2, 3):
@@ -715,7 +722,7 @@ def test_losses_that_nsys_admits_are_said_once_and_nothing_else_is_repeated(read
         "nsys warns: NVTX events may be missing",
     ]
     assert [notice.message for notice in trace.notices if notice.slug == "nsys-diagnostics"] == [
-        "nsys left 1 other warnings in the report, not about missing records"
+        "nsys left 1 other warning in the report, not about missing records"
     ]
     assert "secret" not in repr(trace.notices)
 
@@ -733,6 +740,16 @@ def test_a_capture_of_nothing_is_an_error(read):
     with pytest.raises(InputError, match="nothing was recorded") as error:
         read(NsysExport().gpu(0).thread_name("python"))
     assert error.value.slug == "empty-capture"
+
+
+def test_other_files_are_not_exports(tmp_path):
+    with pytest.raises(TraceNotFound, match="does not exist"):
+        nsys.read(tmp_path / "nope.sqlite")
+    (tmp_path / "x.txt").write_text("hello")
+    with pytest.raises(UnknownFormat, match="neither a SQLite export"):
+        nsys.read(tmp_path / "x.txt")
+    with pytest.raises(InputError, match="cannot be read"):
+        nsys.read(tmp_path)
 
 
 def test_another_database_is_not_an_export(tmp_path):
@@ -882,7 +899,7 @@ def test_without_nsys_the_hint_is_the_command(report, monkeypatch):
         nsys.read(report)
     assert error.value.slug == "nsys-missing"
     assert error.value.hint.startswith("nsys export --type sqlite --force-overwrite true -o ")
-    assert str(report) in error.value.hint
+    assert f"'{report}'" in error.value.hint
 
 
 def test_a_failing_nsys(tmp_path, fake_nsys, report):

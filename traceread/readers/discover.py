@@ -12,6 +12,7 @@ import re
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from shlex import quote
 
 from traceread.errors import InputError, Notice, SelectionError, TraceNotFound, TracereadError, UnknownFormat
 from traceread.model import NOT_RECORDED, Profile, Trace
@@ -138,7 +139,7 @@ def read(source: Source, options: ReadOptions = DEFAULTS) -> list[Trace]:
         whose = "" if source.rank is None else f"rank {source.rank}: "
         raise type(error)(whose + message, error.hint, error.slug) from error
     except OSError as error:
-        raise InputError(f"{source.path} cannot be read: {error.strerror or error}", f"ls -l {source.path}") from error
+        raise InputError(f"{source.path} cannot be read: {error.strerror or error}", f"ls -l {quote(str(source.path))}") from error
 
 
 def rank_in_name(name: str) -> int | None:
@@ -165,7 +166,7 @@ def _listed(paths: Sequence[str | Path]) -> Iterator[tuple[Path, bool]]:
             for match in matches:
                 yield from ((file, False) for file in (_files_in(match) if match.is_dir() else [match]))
         elif path.is_symlink():
-            raise TraceNotFound(f"{path} is a link to a file that does not exist", f"ls -l {path}")
+            raise TraceNotFound(f"{path} is a link to a file that does not exist", f"ls -l {quote(str(path))}")
         else:
             raise TraceNotFound(f"{path} does not exist", _look_around(path.parent))
 
@@ -174,7 +175,7 @@ def _files_in(folder: Path) -> list[Path]:
     try:
         return sorted((entry for entry in folder.iterdir() if not entry.is_dir()), key=_natural)
     except OSError as error:
-        raise InputError(f"{folder} cannot be read: {error.strerror}", f"ls -ld {folder}") from error
+        raise InputError(f"{folder} cannot be read: {error.strerror}", f"ls -ld {quote(str(folder))}") from error
 
 
 def _source(path: Path, by_name: bool) -> Source | str:
@@ -213,7 +214,7 @@ def _nothing_found(paths: Sequence[str | Path], skipped: Sequence[tuple[Path, st
     folders = [
         entry.name for p in map(Path, paths) if p.is_dir() for entry in sorted(p.iterdir()) if entry.is_dir() and entry.name[0] != "."
     ]
-    hint = f"Subdirectories are not searched: traceread report {Path(paths[0], folders[0])}" if folders else _WHAT_IS_READ
+    hint = f"Subdirectories are not searched: traceread report {quote(str(Path(paths[0], folders[0])))}" if folders else _WHAT_IS_READ
     return TraceNotFound(f"no {kind} in {_title(paths)} ({there}{more})", hint)
 
 
@@ -224,7 +225,7 @@ def _look_around(folder: Path) -> str:
     try:
         names = sorted(entry.name for entry in folder.iterdir() if not entry.name.startswith("."))
     except OSError:
-        return f"ls {folder}"
+        return f"ls {quote(str(folder))}"
     shown = ", ".join(names[:5]) + (f" and {len(names) - 5} more" if len(names) > 5 else "")
     return f"{folder} holds {shown}" if names else f"{folder} is empty"
 
@@ -317,7 +318,7 @@ def _one(rank: int, traces: Sequence[Trace]) -> Trace:
         first, second = traces[0], next((t for t in traces[1:] if t.files != traces[0].files), traces[1])
         raise InputError(
             f"two files claim rank {rank}, and they are not successive captures of one process: {_whose(first)} and {_whose(second)}",
-            f"Give one of them: traceread report {first.files[0]}",
+            f"Give one of them: traceread report {quote(str(first.files[0]))}",
             "duplicate-rank",
         )
     trace = joined(traces) if len(traces) > 1 else traces[0]

@@ -76,6 +76,9 @@ def rank_in_head(head: bytes) -> int | None:
     key = re.search(r'"distributedInfo"\s*:\s*(?=\{)', text)
     if key is None:
         return None
+    plain = re.compile(r'\{[^{}\[\]]*"rank"\s*:\s*(\d{1,9})\b').match(text, key.end())
+    if plain is not None:  # before the lists of process groups, which may be longer than the head
+        return int(plain[1])
     try:
         job, _ = json.JSONDecoder().raw_decode(text, key.end())
     except (ValueError, RecursionError):

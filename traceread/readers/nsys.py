@@ -8,6 +8,7 @@ meaning was seen to change, a comment in the module of that table names the vers
 from __future__ import annotations
 
 import re
+import shlex
 import shutil
 import subprocess
 import tempfile
@@ -18,7 +19,7 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
-from traceread.errors import CorruptTrace, InputError, LimitExceeded, Notice, UnknownFormat, UnsupportedSchema
+from traceread.errors import CorruptTrace, InputError, LimitExceeded, Notice, TraceNotFound, UnknownFormat, UnsupportedSchema
 from traceread.model import NOT_RECORDED, Activities, Calls, Capability, RangeKind, Ranges, Trace
 from traceread.readers import nsys_gpu, nsys_host, nsys_job, nsys_waits
 from traceread.readers.formats import REPORT_SUFFIXES
@@ -28,6 +29,7 @@ from traceread.readers.sqlite import MAGIC, Database, opened
 
 NEWEST_MAJOR, NEWEST_MINOR = 3, 28
 
+_EXPORT = ("export", "--type", "sqlite", "--force-overwrite", "true")
 _RECORD = "nsys profile -t cuda,nvtx,osrt -o FILE python train.py"
 
 
@@ -38,24 +40,26 @@ def read(path: Path, options: ReadOptions = DEFAULTS) -> list[Trace]:
     (`.nsys-rep`, `.qdrep`) is exported first, with the `nsys` on PATH.
 
     Raises:
+        TraceNotFound: there is no such file.
         UnknownFormat: neither an export nor a report.
         UnsupportedSchema: an export of a major schema version this program does not know.
         CorruptTrace: damaged, or the export was aborted.
         InputError: a report without `nsys` to export it, or a capture that recorded nothing.
     """
     path = Path(path)
-    if is_report(path):
-        with exported(path, options.nsys_timeout_s) as export:
-            return _traces(path, export, options)
-    return _traces(path, path, options)
-
-
-def is_report(path: Path) -> bool:
-    """Whether the file is a report of nsys, which only nsys itself can read: by its name, and not SQLite inside."""
+    try:
+        with path.open("rb") as file:
+            is_database = file.read(len(MAGIC)) == MAGIC
+    except FileNotFoundError:
+        raise TraceNotFound(f"{path} does not exist", f"ls {shlex.quote(str(path.parent))}") from None
+    except OSError as error:
+        raise InputError(f"{path} cannot be read: {error.strerror}", f"ls -l {shlex.quote(str(path))}") from None
+    if is_database:
+        return _traces(path, path, options)
     if path.suffix not in REPORT_SUFFIXES:
-        return False
-    with path.open("rb") as file:
-        return file.read(len(MAGIC)) != MAGIC
+        raise UnknownFormat(f"{path} is neither a SQLite export of Nsight Systems nor a report", REEXPORT)
+    with exported(path, options.nsys_timeout_s) as export:
+        return _traces(path, export, options)
 
 
 @contextmanager
@@ -64,13 +68,13 @@ def exported(report: Path, timeout_s: float) -> Iterator[Path]:
 
     Raises InputError if there is no `nsys` on PATH, or it fails or takes longer than `timeout_s`.
     """
-    command = f"nsys export --type sqlite --force-overwrite true -o {report.with_suffix('.sqlite')} {report}"
+    command = shlex.join(["nsys", *_EXPORT, "-o", str(report.with_suffix(".sqlite")), str(report)])
     nsys = shutil.which("nsys")
     if nsys is None:
         raise InputError(f"{report}: only nsys itself reads its reports, and there is no nsys on PATH", command, "nsys-missing")
     with tempfile.TemporaryDirectory(prefix="traceread-") as folder:
         target = Path(folder, "export.sqlite")
-        arguments = [nsys, "export", "--type", "sqlite", "--force-overwrite", "true", "-o", str(target), str(report.absolute())]
+        arguments = [nsys, *_EXPORT, "-o", str(target), str(report.absolute())]
         try:
             done = subprocess.run(
                 arguments, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, timeout=timeout_s, check=False
@@ -123,6 +127,7 @@ def _read(export: Export, versions: dict[str, str], notices: list[Notice]) -> li
     environment = nsys_job.environment(db)
     ranks = nsys_job.ranks(export, owners, thread_names, environment)
     device_of = nsys_job.devices(db, environment)
+    host = nsys_job.host(db)
     notices = notices + nsys_job.losses(db, processes)
     notices += nsys_job.unrecorded(export, owners, calls, activities, gpu_process)
     if export.odd_rows:
@@ -142,7 +147,7 @@ def _read(export: Export, versions: dict[str, str], notices: list[Notice]) -> li
                 source="nsys",
                 files=(path,),
                 device=device_of(pid_of(process), device),
-                host=nsys_job.host(db),
+                host=host,
                 pid=None if process == NO_PROCESS else pid_of(process),
                 world_size=world_size,
                 names=names,

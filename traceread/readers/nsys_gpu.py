@@ -61,7 +61,8 @@ def _table(rows: Rows, kind: ActivityKind, name: CodeColumn, **columns: npt.NDAr
         "family": 0,
         "fused": 0,
     }
-    table = {name: np.full(count, value, np.int64) for name, value in defaults.items()} | columns
+    table: dict[str, npt.NDArray[Any]] = {name: np.broadcast_to(np.int64(value), count) for name, value in defaults.items()}
+    table |= columns
     table |= {"start_ns": rows["start"], "end_ns": rows["end"], "device": rows["deviceId"], "stream": rows["streamId"]}
     table |= {"correlation": rows["correlationId"], "graph_node": np.maximum(rows["graphNodeId"], 0), "name": name}
     return Activities(**table), rows["globalPid"]

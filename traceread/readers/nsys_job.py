@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from traceread.errors import CorruptTrace, Notice
-from traceread.model import NOT_RECORDED, Activities, Device, IntColumn
+from traceread.model import NOT_RECORDED, Activities, ActivityKind, Device, IntColumn
 from traceread.readers.nsys_export import (
     GRAPH_TRACE,
     LONGEST_NS,
@@ -27,6 +27,7 @@ from traceread.readers.sqlite import Database
 
 _MOST_GPUS = 4096
 _LAUNCHING = re.compile(r"cu(da)?(Launch|GraphLaunch|Memcpy|Memset)")
+_KERNEL_LAUNCH = re.compile(r"cu(da)?Launch(Cooperative)?Kernel")
 _GRAPH_LAUNCH = re.compile(r"cu(da)?GraphLaunch")
 
 # Whole sentences of DIAGNOSTIC_EVENT that say records are missing. Nothing else of that table is repeated: it holds paths.
@@ -202,7 +203,8 @@ def losses(db: Database, processes: Sequence[int]) -> list[Notice]:
             found.add(_LOSSES[text])
     notices = [Notice("nsys-data-loss", f"nsys warns: {loss}") for loss in _LOSSES.values() if loss in found]
     if others:
-        notices.append(Notice("nsys-diagnostics", f"nsys left {others} other warnings in the report, not about missing records"))
+        message = f"nsys left {others} other warning{'s' if others > 1 else ''} in the report, not about missing records"
+        notices.append(Notice("nsys-diagnostics", message))
     return notices
 
 
@@ -210,27 +212,43 @@ def unrecorded(
     export: Export, owners: Sequence[tuple[int, int]], calls: CallRows, activities: Activities, gpu_process: IntColumn
 ) -> list[Notice]:
     """Notices about GPU work that was launched and not recorded: it must not be read as an idle GPU."""
-    notices = []
     launches = _called(export, calls, _LAUNCHING)
     launching = processes_of(calls.thread[launches])
+    found = []
     if launching and not len(activities):
-        count = int(launches.sum())
-        message = f"{count} launches but no GPU work in this capture: it was not recorded, which does not mean that the GPU was idle"
-        notices.append(Notice("gpu-not-recorded", message))
+        found.append(f"{int(launches.sum())} launches but no GPU work in this capture")
     elif without := sorted(set(launching) - {process for process, _ in owners}):
-        message = f"{len(without)} processes launched GPU work that was not recorded ({_pids(without)})"
-        notices.append(Notice("gpu-not-recorded", message))
-    if not export.db.has(GRAPH_TRACE):
-        graph_launch = _called(export, calls, _GRAPH_LAUNCH)
-        total = missing = 0
-        for process in {process for process, _ in owners}:
-            launched = calls.correlation[graph_launch & (process_of(calls.thread) == process)]
-            total += len(launched)
-            missing += int((~np.isin(launched, activities.correlation[gpu_process == process])).sum())
-        if missing:
-            message = f"{missing} of {total} CUDA graph launches own no GPU rows; their GPU time is missing, so idle is an upper bound"
-            notices.append(Notice("graphs-not-recorded", message))
-    return notices
+        found.append(f"{len(without)} process{'es' if len(without) > 1 else ''} launched GPU work without any GPU rows ({_pids(without)})")
+    elif without := _without_kernels(export, owners, calls, activities, gpu_process):
+        found.append(f"kernels were launched but none is in this capture ({_pids(without)})")
+    notices = [Notice("gpu-not-recorded", f"{what}: it was not recorded, which does not mean that the GPU was idle") for what in found]
+    return notices + _unrecorded_graphs(export, owners, calls, activities, gpu_process)
+
+
+def _without_kernels(
+    export: Export, owners: Sequence[tuple[int, int]], calls: CallRows, activities: Activities, gpu_process: IntColumn
+) -> list[int]:
+    """Processes that launched kernels and have neither kernels nor whole graphs."""
+    working = np.isin(activities.kind, (ActivityKind.KERNEL, ActivityKind.GRAPH))
+    with_kernels = set(np.unique(gpu_process[working]).tolist())
+    launching = processes_of(calls.thread[_called(export, calls, _KERNEL_LAUNCH)])
+    return sorted({process for process, _ in owners} & set(launching) - with_kernels)
+
+
+def _unrecorded_graphs(
+    export: Export, owners: Sequence[tuple[int, int]], calls: CallRows, activities: Activities, gpu_process: IntColumn
+) -> list[Notice]:
+    """A notice if graphs were launched whose GPU time is nowhere: exporters before GRAPH_TRACE had no table for graph mode."""
+    if export.db.has(GRAPH_TRACE):
+        return []
+    graph_launch = _called(export, calls, _GRAPH_LAUNCH)
+    total = missing = 0
+    for process in {process for process, _ in owners}:
+        launched = calls.correlation[graph_launch & (process_of(calls.thread) == process)]
+        total += len(launched)
+        missing += int((~np.isin(launched, activities.correlation[gpu_process == process])).sum())
+    message = f"{missing} of {total} CUDA graph launches own no GPU rows; their GPU time is missing, so idle is an upper bound"
+    return [Notice("graphs-not-recorded", message)] if missing else []
 
 
 def _pids(processes: Sequence[int]) -> str:
