@@ -181,6 +181,9 @@ COLLECTIVE_OPS = {
 }
 """Recorded collective name → operator, annotation and NCCL function around its launch."""
 
+AMD_BLOCKING_COPY = "hipMemcpyWithStream"
+"""What PyTorch calls on AMD to copy from or to pageable memory."""
+
 AMD_CALLS = {
     "cudaLaunchKernel": "hipLaunchKernel",
     "cudaLaunchKernelExC": "hipExtModuleLaunchKernel",

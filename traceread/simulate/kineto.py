@@ -11,7 +11,7 @@ import numpy as np
 
 from traceread.simulate.host import Host
 from traceread.simulate.identity import FIRST_CORRELATION, Identity, identity_of
-from traceread.simulate.kernels import amd_call
+from traceread.simulate.kernels import AMD_BLOCKING_COPY, amd_call
 from traceread.simulate.program import Activity, Collective
 from traceread.simulate.recording import Capture, Ints, Rows
 from traceread.simulate.simulation import Run
@@ -315,17 +315,20 @@ class _Trace:
         for i in order[: bounds[0]].tolist():
             yield activities(i, None)
         names = [amd_call(name) if self.amd else name for name in self.run.library.calls]
-        heads: dict[tuple[int, int], str] = {}
+        heads: dict[tuple[int, int, bool], str] = {}
+        pageable = np.array([a.pageable for a in self.run.library.activities])
         start, length = self._text(rows.call_start - self.base), self._length(rows.call_start, rows.call_end)
         linked = np.where(rows.call_range >= 0, self.external[rows.call_range], 0).tolist()
         columns = zip(rows.call_name.tolist(), rows.call_thread.tolist(), start, length, self.correlation.tolist(), linked, strict=True)
         order_list = order.tolist()
         for i, (name, thread, ts, dur, correlation, external) in enumerate(columns):
-            head = heads.get((name, thread))
-            if head is None:
-                category = "cuda_driver" if names[name].startswith("cu") and not names[name].startswith("cuda") else "cuda_runtime"
-                head = heads[name, thread] = self._head(category, names[name], *self._cpu(thread))
             own = order_list[bounds[i] : bounds[i + 1]]
+            blocking = self.amd and len(own) == 1 and bool(pageable[rows.code[own[0]]])
+            head = heads.get((name, thread, blocking))
+            if head is None:
+                text = AMD_BLOCKING_COPY if blocking else names[name]
+                category = "cuda_driver" if text.startswith("cu") and not text.startswith("cuda") else "cuda_runtime"
+                head = heads[name, thread, blocking] = self._head(category, text, *self._cpu(thread))
             yield _complete(head, ts, dur, self._call_arguments(name, own, correlation, external))
             for j in own:
                 yield activities(j, external)

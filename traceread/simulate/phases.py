@@ -387,7 +387,7 @@ class GarbageCollection(Phase):
 
 @dataclass(frozen=True)
 class GraphReplay(Phase):
-    """Replay a CUDA graph of `nodes` kernels; the profiler records every `recorded`-th node (1: all)."""
+    """Replay a CUDA graph of `nodes` kernels; of every `recorded` runs of ten nodes the profiler records one (1: all)."""
 
     nodes: int
     each: int
@@ -416,7 +416,7 @@ class GraphReplay(Phase):
                 )
             )
             nodes.append((activity, max(self.each // code.tick, 1), int(Stream.COMPUTE)))
-        graph = Graph(self.name, tuple(nodes), tuple(i % self.recorded == 0 or i == self.nodes - 1 for i in range(self.nodes)))
+        graph = Graph(self.name, tuple(nodes), tuple(i // 10 % self.recorded == 0 or i == self.nodes - 1 for i in range(self.nodes)))
         with code.range("CUDAGraph::replay", "op"):
             code.graph(graph, self.call_ns)
 

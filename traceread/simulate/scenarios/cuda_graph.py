@@ -21,5 +21,5 @@ def step(recorded: int) -> tuple[Phase, ...]:
 
 JOBS = (
     Job("cuda-graph", "A step of two CUDA graph launches.", step(1), machine=Machine(queue_depth=6)),
-    Job("cuda-graph-partial", "The profiler records every third node of the graphs.", step(3), machine=Machine(queue_depth=6)),
+    Job("cuda-graph-partial", "Of every thirty nodes of the graphs the profiler records ten.", step(3), machine=Machine(queue_depth=6)),
 )
