@@ -98,19 +98,27 @@ class Device:
         if self._in_flight < self.depth:
             return now, UNKNOWN
         end = self.end
+        blocker = soonest = UNKNOWN
+        first = None
         for queue in self._queue:
-            while queue and UNKNOWN < end[queue[0]] <= now:
-                queue.popleft()
-                self._in_flight -= 1
+            while queue:
+                done = end[queue[0]]
+                if done == UNKNOWN:
+                    blocker = queue[0]
+                elif done <= now:
+                    queue.popleft()
+                    self._in_flight -= 1
+                    continue
+                elif first is None or done < soonest:
+                    first, soonest = queue, done
+                break
         if self._in_flight < self.depth:
             return now, UNKNOWN
-        heads = [queue for queue in self._queue if queue]
-        for queue in heads:
-            if end[queue[0]] == UNKNOWN:
-                return UNKNOWN, queue[0]
-        first = min(heads, key=lambda queue: end[queue[0]])
+        if blocker != UNKNOWN or first is None:
+            return UNKNOWN, blocker
         self._in_flight -= 1
-        return end[first.popleft()], UNKNOWN
+        first.popleft()
+        return soonest, UNKNOWN
 
     def occupy(self, index: int) -> None:
         """The launch whose last activity this is takes a place in the launch queue."""

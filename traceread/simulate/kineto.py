@@ -54,8 +54,15 @@ OPERAND_SHAPES = {
     "aten::mm": ([[8192, 4096], [4096, 4096]], ["c10::BFloat16", "c10::BFloat16"]),
     "aten::addmm": ([[4096], [8192, 4096], [4096, 4096], [], []], ["c10::BFloat16", "c10::BFloat16", "c10::BFloat16", "Scalar", "Scalar"]),
 }
+NVIDIA_DEVICE = {"regsPerMultiprocessor": 65536, "sharedMemPerBlockOptin": 232448, "sharedMemPerMultiprocessor": 233472}
+AMD_DEVICE = {"maxSharedMemoryPerMultiProcessor": 65536}
+OPERATOR_2021 = (
+    '"Input dims": [], "Input type": [], "Input names": [],\n      "Output dims": [], "Output type": [], "Output names": [],\n      '
+    '"Device": {pid}, "External id": {external}, "Extra arguments": [],\n      "Trace name": "PyTorch Profiler", "Trace iteration": 0'
+)
 AMD_COPY_KINDS = {"HtoD": 1, "DtoH": 2, "DtoD": 3}
 OTHER_SHAPE = ([[2, 4096, 4096]], ["c10::BFloat16"])
+STRIDES = {1: [1], 2: [4096, 1], 3: [16777216, 4096, 1]}
 _FRACTION = [f".{i:03d}" for i in range(1000)]
 
 
@@ -127,6 +134,7 @@ class _Trace:
         linked = np.isin(np.array(kinds), ("op", "annotation", "step"))[rows.range_name] if len(kinds) else np.zeros(0, bool)
         self.external = np.where(linked, np.cumsum(linked), 0)
         self.correlation = rows.call_row + FIRST_CORRELATION
+        self._fixed_arguments: dict[tuple[int, int], str] = {}
         self.external_key = "external id" if self.old else "External id"
 
     # Frame
@@ -136,7 +144,9 @@ class _Trace:
         if self.old:
             return "[\n", "\n]\n"
         head: dict[str, Any] = {"schemaVersion": 1, "deviceProperties": [self._device(i) for i in range(self.identity.devices)]}
-        if self.amd:
+        if self.capture.era == "us":
+            pass  # versions were not recorded yet
+        elif self.amd:
             head |= {"roctracer_version": 4.1, "hip_runtime_version": 60443483, "hip_driver_version": 60443483}
         else:
             head |= {"cupti_version": 24, "cuda_runtime_version": 12060, "cuda_driver_version": 12080}
@@ -171,6 +181,7 @@ class _Trace:
             "warpSize": 64 if self.amd else 32,
             "sharedMemPerBlock": 65536 if self.amd else 49152,
             "numSms": 304 if self.amd else job.multiprocessors,
+            **(AMD_DEVICE if self.amd else NVIDIA_DEVICE),
         }
 
     def _distributed(self) -> dict[str, Any]:
@@ -199,9 +210,11 @@ class _Trace:
         """Text of every event."""
         yield from self._ranges()
         yield from self._calls_and_activities()
+        if not self.old:
+            yield from self._forward_backward()
         if self.capture.sync_events:
             yield from self._sync_events()
-        if not self.old:
+        if self.capture.era.startswith("ns"):
             yield from self._projected()
         yield from self._metadata()
 
@@ -241,12 +254,15 @@ class _Trace:
             head, kind = made
             if kind == "python":
                 parent, me = parents[i]
-                yield _complete(head, ts, dur, f'"Python parent id": {parent}, "Python id": {me}, "Ev Idx": {i}')
+                module = '"Python module id": 0, ' if library.ranges[name].text.startswith("nn.Module") else ""
+                yield _complete(head, ts, dur, f'"Python parent id": {parent}, {module}"Python id": {me}, "Ev Idx": {i}')
             elif kind in ("profiler", "loading"):
                 yield f'{head}{ts}, "dur": {dur}\n  }}'
+            elif self.old:
+                yield _complete(head, ts, dur, OPERATOR_2021.format(pid=self.identity.pid, external=external))
             else:
-                more = self._range_arguments(kind, name, row)
-                yield _complete(head, ts, dur, f'"External id": {external},"Record function id": 0, {more}"Ev Idx": {i}')
+                more = self._range_arguments(kind, name, thread, row)
+                yield _complete(head, ts, dur, f'"External id": {external},{more}"Ev Idx": {i}')
 
     def _range_head(self, text: str, kind: str, thread: int) -> tuple[str, str]:
         if kind in ("profiler", "loading"):
@@ -255,18 +271,33 @@ class _Trace:
         name = self.capture.step_name(self.run.job.step_range, text) if kind == "step" else text
         return self._head(category, name, *self._cpu(thread)), kind
 
-    def _range_arguments(self, kind: str, name: int, row: int) -> str:
-        more = ""
-        if kind == "op" and self.capture.shapes:
-            dims, types = OPERAND_SHAPES.get(self.run.library.ranges[name].text, OTHER_SHAPE)
-            more += f'"Input Dims": {json.dumps(dims)}, "Input type": {json.dumps(types)}, '
+    def _range_arguments(self, kind: str, name: int, thread: int, row: int) -> str:
+        key = (name, thread)
+        if key not in self._fixed_arguments:
+            self._fixed_arguments[key] = self._fixed(kind, self.run.library.ranges[name].text, thread)
+        more = self._fixed_arguments[key]
         found = self.host.range_collective.get(row)
         if found is not None and self.capture.collectives and not self.old:
             code, number = found
             more += self._collective_arguments(self.run.library.collectives[code]) + ", "
-            more += f'"Rank": {self.host.rank}, '
+            group = self.run.library.collectives[code].group.ranks
+            stride = group[1] - group[0] if len(group) > 1 else 1
+            more += f'"Global rank start": {group[0]}, "Global rank stride": {stride}, '
             if self.capture.era == "ns":
-                more += f'"Seq": {number + 1}, '
+                more += f'"Rank": {self.host.rank}, "Seq": {number + 1}, '
+        return more
+
+    def _fixed(self, kind: str, text: str, thread: int) -> str:
+        """Arguments that every range of a name and thread has."""
+        more = '"Record function id": 0, ' if self.capture.era != "us" else ""
+        if kind == "op" and thread == 1:
+            more += '"Sequence number": 1080, "Fwd thread id": 1, '
+        if self.capture.shapes and (kind == "op" or text.startswith("nccl:")):
+            dims, types = OPERAND_SHAPES.get(text, OTHER_SHAPE)
+            more += f'"Input Dims": {json.dumps(dims)}, "Input type": {json.dumps(types)}, '
+            if self.capture.era != "us":
+                strides = [STRIDES.get(len(d), []) for d in dims]
+                more += f'"Input Strides": {json.dumps(strides)}, "Concrete Inputs": {json.dumps([""] * len(dims))}, '
         return more
 
     def _collective_arguments(self, c: Collective) -> str:
@@ -334,7 +365,7 @@ class _Trace:
                 yield activities(j, external)
             pid, tid = self._cpu(thread)
             if own:
-                yield self._flow("s", correlation, pid, tid, ts)
+                yield self._flow("s", correlation, pid, self.identity.tids[thread], ts)
                 for j in own:
                     yield self._flow("f", correlation, *self._gpu(int(rows.stream[j])), self._start_texts[j])
             elif external and not self.old:
@@ -354,9 +385,9 @@ class _Trace:
                 more = f', "bytes": "{a.bytes}", "kind": "{AMD_COPY_KINDS[a.copy]}"'
         return f'{link}"cid": {CALLBACKS.get(call, 200)}, "correlation": {correlation}{more}'
 
-    def _flow(self, phase: str, number: int, pid: object, tid: object, ts: str) -> str:
+    def _flow(self, phase: str, number: int, pid: object, tid: object, ts: str, name: str = "ac2g") -> str:
         where = f'"pid": {json.dumps(pid)}, "tid": {json.dumps(tid)}, "ts": {ts}'
-        names = '"cat": "async", "name": "launch"' if self.old else '"cat": "ac2g", "name": "ac2g"'
+        names = '"cat": "async", "name": "launch"' if self.old else f'"cat": "{name}", "name": "{name}"'
         return f'  {{\n    "ph": "{phase}", "id": {number}, {where},\n    {names}' + (', "bp": "e"' if phase == "f" else "") + "\n  }"
 
     def _activity_texts(self) -> Callable[[int, int | None], str]:
@@ -400,16 +431,32 @@ class _Trace:
             return lambda number, ns, node: (
                 f'{context}, "correlation": {number}, "bytes": {a.bytes}, "memory bandwidth (GB/s)": {a.bytes / ns if ns else 0}'
             )
+        if self.old:
+            return lambda number, ns, node: (
+                f'"queued": 0, {context}, "correlation": {number}, "registers per thread": {a.registers}, "shared memory": {a.shared}, '
+                f'"warps per SM": {a.block[0] / 32:.1f}, "grid": {list(a.grid)}, "block": {list(a.block)}'
+            )
         blocks = a.grid[0] * a.grid[1] * a.grid[2] / self.run.job.multiprocessors
         warps = blocks * (a.block[0] * a.block[1] * a.block[2] // 32)
         occupancy = min(int(warps / 64 * 100), 100)
         shape = (
-            f'"registers per thread": {a.registers}, "shared memory": {a.shared}, "blocks per SM": {blocks:.6g}, '
-            f'"warps per SM": {warps:.6g}, "grid": {list(a.grid)}, "block": {list(a.block)}, "est. achieved occupancy %": {occupancy}'
+            f'"registers per thread": {a.registers}, "shared memory": {a.shared}, "blocks per SM": {blocks:.6f}, '
+            f'"warps per SM": {warps:.6f}, "grid": {list(a.grid)}, "block": {list(a.block)}, "est. achieved occupancy %": {occupancy}'
         )
         if a.collective >= 0 and self.capture.collectives and self.capture.era in ("ns", "ns-epoch"):
             shape += ", " + self._collective_arguments(self.run.library.collectives[a.collective])
         return lambda number, ns, node: f'"queued": 0, {context}, "correlation": {number}, {shape}{node}'
+
+    def _forward_backward(self) -> Iterator[str]:
+        """Arrows from operators to their autograd nodes; their ids are another number space than those of launches."""
+        rows = self.rows
+        text = np.array([r.text.startswith("autograd::engine") for r in self.run.library.ranges])[rows.range_name]
+        op = np.array([r.kind == "op" for r in self.run.library.ranges])[rows.range_name]
+        nodes, ops = np.flatnonzero(text), np.flatnonzero(op & (rows.range_thread == 0))
+        starts = self._text(rows.range_start - self.base)
+        for number, (node, forward) in enumerate(zip(nodes.tolist(), ops.tolist(), strict=False), start=1):
+            for phase, row in (("s", forward), ("f", node)):
+                yield self._flow(phase, number, *self._cpu(int(rows.range_thread[row])), starts[row], "fwdbwd")
 
     def _sync_events(self) -> Iterator[str]:
         """The rows of enable_cuda_sync_events: waits drawn on stream rows."""
@@ -422,7 +469,8 @@ class _Trace:
                 continue
             name = names[found.kind]
             stream = identity.streams[found.stream] if found.stream >= 0 else -1
-            arguments: dict[str, Any] = {"cuda_sync_kind": name}
+            link = int(self.external[rows.call_range[i]]) if rows.call_range[i] >= 0 else 0
+            arguments: dict[str, Any] = ({"External id": link} if link else {}) | {"cuda_sync_kind": name}
             if found.event >= 0:
                 record = place.get(found.record)
                 source = next((r.stream for r in self.host.stream_rows if r.kind == "record" and r.call == found.record), -1)
@@ -485,6 +533,8 @@ class _Trace:
             yield meta("thread_name", process, tid, {"name": f"thread {tid} ({self.identity.thread_names[thread]})"})
             yield meta("thread_sort_index", process, tid, {"sort_index": self.identity.tids[thread]})
         spans = "Traces" if self.old else "Spans"
+        if not self.old:
+            yield meta("process_sort_index", spans, 0, {"sort_index": 536_870_912})
         yield (
             f'  {{\n    "ph": "X", "cat": "Trace", "ts": {begin}, "dur": {dur},\n    "pid": "{spans}", "tid": "PyTorch Profiler",\n'
             f'    "name": "PyTorch Profiler (0)",\n    "args": {{\n      "Op count": 0\n    }}\n  }}'

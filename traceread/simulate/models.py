@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from traceread.simulate.job import Machine, Phase
-from traceread.simulate.phases import Await, Backward, Communicate, Compute, CopyIn, Fetch, optimizer
+from traceread.simulate.phases import ZERO_GRAD, Await, Backward, Communicate, Compute, CopyIn, Fetch, optimizer
 from traceread.simulate.program import US, HostCost
 
 EACH = 200 * US
@@ -44,5 +44,5 @@ def update(kernels: int = 8, each: int = 250 * US, host: HostCost | None = None)
     return optimizer(kernels, each, host)
 
 
-STEP = (*BATCH, forward(), backward(), update())
+STEP = (ZERO_GRAD, *BATCH, forward(), backward(), update())
 """A step of the small model: about 31 ms, nothing wrong with it."""

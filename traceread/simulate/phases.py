@@ -211,9 +211,25 @@ class Annotate(Phase):
             emit_all(self.phases, code, site)
 
 
+@dataclass(frozen=True)
+class Zero(Phase):
+    """Set `size` bytes of device memory to zero."""
+
+    size: int
+    ns: int
+
+    def emit(self, code: Code, site: Site) -> None:
+        """A memset."""
+        code.memset(self.size, self.ns)
+
+
 def optimizer(kernels: int, each: int, host: HostCost | None = None) -> Phase:
     """An optimizer step of `kernels` kernels."""
     return Annotate("Optimizer.step#AdamW.step", (Compute(kernels, each, "optimizer", layer=kernels, host=host),))
+
+
+ZERO_GRAD = Annotate("Optimizer.zero_grad#AdamW.zero_grad", (Zero(4_194_304, 3 * US),))
+"""Clearing the gradients."""
 
 
 @dataclass(frozen=True)
