@@ -448,9 +448,10 @@ def test_a_name_that_says_another_rank_hides_nothing(tmp_path, opened):
 def test_numbers_given_in_order_do_not_depend_on_the_filter(tmp_path):
     put(tmp_path, "a.json", kineto_text(0, pid=1))
     put(tmp_path, "b.json", kineto_text(pid=2))
-    everything = {trace.rank: trace.pid for trace in load(tmp_path)}
-    assert everything == {0: 1, 1: 2}
+    put(tmp_path, "c.json", kineto_text(pid=3))
+    assert {trace.rank: trace.pid for trace in load(tmp_path)} == {0: 1, 1: 2, 2: 3}
     assert {trace.rank: trace.pid for trace in load(tmp_path, ranks=[1])} == {1: 2}
+    assert {trace.rank: trace.pid for trace in load(tmp_path, ranks=[2])} == {2: 3}
 
 
 def test_a_rank_that_is_not_there_is_an_error_with_those_that_are(job):

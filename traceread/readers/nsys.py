@@ -120,7 +120,7 @@ def _read(export: Export, versions: dict[str, str], notices: list[Notice]) -> li
     os_calls = nsys_host.os_calls(export, calls, ranges, processes)
     ranges = stacked(nsys_host.RangeRows, [ranges, os_calls, nsys_host.overheads(export, processes)])
     last = max((int(table.end_ns.max()) for table in (activities, calls, ranges) if len(table)), default=0)
-    ranges = ranges.replace(end_ns=np.where(ranges.open == 1, np.maximum(ranges.start_ns, last), ranges.end_ns))
+    ranges = ranges.replace(end_ns=np.where(ranges.open == 1, last, ranges.end_ns))
     syncs, records = nsys_waits.synchronizations(export), nsys_waits.event_records(export)
 
     thread_names = nsys_host.thread_names(export, np.unique(np.concatenate((calls.thread, ranges.thread)))) | thread_names
