@@ -79,8 +79,8 @@ def load_traces(
     found = find(paths, source=source)
     wanted = None if ranks is None else set(ranks)
     needed = [s for s in found.sources if wanted is None or s.rank is None or s.rank in wanted]
-    others = [s for s in found.sources if s not in needed]
-    traces, notices = _ranked(_read(needed, options), {s.rank for s in others if s.rank is not None})
+    others = {s.rank for s in found.sources if s.rank is not None} - {s.rank for s in needed}
+    traces, notices = _ranked(_read(needed, options), others)
     if wanted is not None and not wanted <= {trace.rank for trace in traces}:
         # A name may say another rank than the trace itself, so before giving up everything is read.
         traces, notices = _ranked(_read(found.sources, options), set()) if others else (traces, notices)
@@ -263,7 +263,7 @@ def _part_of(progress: Progress, before: int, size: int, total: int) -> Progress
     return report
 
 
-def _ranked(read: Sequence[tuple[Source, list[Trace]]], taken: Collection[int]) -> tuple[list[Trace], list[Notice]]:
+def _ranked(read: Sequence[tuple[Source, list[Trace]]], taken: Collection[int | None]) -> tuple[list[Trace], list[Notice]]:
     """The traces with their ranks, in order; successive captures of a rank joined. `taken` are the ranks of files not read."""
     notices: list[Notice] = []
     known: list[Trace] = []
