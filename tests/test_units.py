@@ -27,7 +27,8 @@ def test_duration(ns, text):
 
 def test_duration_in_a_given_unit_keeps_three_decimals():
     assert units.duration(400_000_000, (10**9, "s")) == "0.400 s"
-    assert units.duration(499_999, (10**9, "s")) == "0.000 s"
+    assert units.duration(0, (10**9, "s")) == "0.000 s"
+    assert units.duration(499_999, (10**9, "s")) == "< 0.001 s"
     assert units.duration(-499_999, (10**9, "s")) == "0.000 s"
 
 

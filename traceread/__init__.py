@@ -1,8 +1,8 @@
 """Where did the training step go? Exact step decomposition from PyTorch and Nsight Systems traces.
 
-    profile = traceread.load("run/")
-    report = traceread.analyze(profile)
-    report.partition.to_frame()
+profile = traceread.load("run/")
+report = traceread.analyze(profile)
+report.partition.to_frame()
 """
 
 from __future__ import annotations
@@ -12,10 +12,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from traceread.errors import Notice, TracereadError
-from traceread.model import Category, Profile, Trace
 
-if TYPE_CHECKING:
+if TYPE_CHECKING:  # imported when first asked for, by __getattr__: `traceread --help` must not pay for numpy
     from traceread.config import Config
+    from traceread.model import Category, Profile, Trace
     from traceread.readers.options import ReadOptions
     from traceread.report import Report
 
@@ -78,9 +78,10 @@ def analyze(
         SelectionError: `steps` or `step_range` matches nothing.
         as `load`, when given a path.
     """
+    from traceread.measurements.steps import StepOptions
+    from traceread.model import Profile
     from traceread.report import AnalysisOptions, analyze_profile
     from traceread.selection import parse_steps
-    from traceread.measurements.steps import StepOptions
 
     if not isinstance(profile, Profile):
         profile = load(profile, config=config)
@@ -103,9 +104,17 @@ def _config(config: Config | str | Path | None, paths: Sequence[str | Path]) -> 
     return find_config([Path(p) for p in paths]) if config is None else load_config(Path(config))
 
 
-def __getattr__(name: str) -> object:
-    if name == "Report":  # named here for annotations and isinstance; imported when asked for
-        from traceread.report import Report
+_LAZY = {"Category": "traceread.model", "Profile": "traceread.model", "Trace": "traceread.model", "Report": "traceread.report"}
 
-        return Report
+
+def __getattr__(name: str) -> object:
+    if name in _LAZY:
+        from importlib import import_module
+
+        globals()[name] = found = getattr(import_module(_LAZY[name]), name)
+        return found
     raise AttributeError(f"module 'traceread' has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *_LAZY})

@@ -267,6 +267,11 @@ class Trace:
     def __repr__(self) -> str:
         return f"<Trace rank {self.rank}, {len(self.activities)} activities, {self.device.name or 'unknown device'}, {self.source}>"
 
+    def _repr_html_(self) -> str:
+        from traceread.reporters.notebook import trace_html
+
+        return trace_html(self)
+
 
 @dataclass(frozen=True, eq=False)
 class Profile:
@@ -285,6 +290,16 @@ class Profile:
     traces: tuple[Trace, ...]
     notices: tuple[Notice, ...] = ()
     skipped: tuple[tuple[Path, str], ...] = ()
+
+    def __repr__(self) -> str:
+        devices = sorted({t.device.name or "unknown device" for t in self.traces})
+        ranks = "1 rank" if len(self.traces) == 1 else f"{len(self.traces)} ranks"
+        return f"<Profile {ranks}, {', '.join(devices) or 'no device'}, {self.source}>"
+
+    def _repr_html_(self) -> str:
+        from traceread.reporters.notebook import profile_html
+
+        return profile_html(self)
 
     def __len__(self) -> int:
         return len(self.traces)

@@ -13,8 +13,9 @@ from traceread import intervals
 from traceread.categories.host import HostNames
 from traceread.errors import Notice, SelectionError
 from traceread.measurements.classes import CLASSES, StepClass
-from traceread.measurements.evidence import Gap, longest_gaps
+from traceread.measurements.evidence import Gap, IdleNames, longest_gaps, name_idle
 from traceread.measurements.health import check_health
+from traceread.measurements.host_summary import HostSummary, sum_host
 from traceread.measurements.idle import Idle, explain_idle
 from traceread.measurements.kernels import KernelTable, sum_kernels
 from traceread.measurements.launches import find_launches
@@ -55,11 +56,14 @@ class RankReport:
         steps: its windows, which of them are used, and why others are not.
         partition: class times per window.
         busy, idle: the intervals behind the partition.
+        idle_names: the rows that say why, for each row of `idle`.
         kernels: activity names over the used windows.
         gaps: the longest idle gaps of the used windows with their evidence.
         notices: warnings about this rank.
         outside_ns, busy_ns: GPU busy time outside the step windows, and all of it.
-        counts: rows read: activities, calls, ranges.
+        counts: rows read: activities, calls, ranges, stream_waits.
+        first_ns: the earliest start of all rows.
+        host_summary: what the host rows say, only where there is no GPU work.
     """
 
     rank: int
@@ -75,6 +79,7 @@ class RankReport:
     partition: Partition
     busy: Busy
     idle: Idle
+    idle_names: IdleNames
     kernels: KernelTable
     gaps: tuple[Gap, ...]
     notices: tuple[Notice, ...]
@@ -82,6 +87,7 @@ class RankReport:
     busy_ns: int
     counts: dict[str, int]
     first_ns: int
+    host_summary: HostSummary | None = None
 
     def used_rows(self, labels: Collection[str] | None = None) -> list[int]:
         """Positions of the used windows, of those with these labels if given."""
@@ -350,14 +356,16 @@ def analyze_trace(trace: Trace, options: AnalysisOptions) -> RankReport:
         partition=divide(steps, busy, idle),
         busy=busy,
         idle=idle,
+        idle_names=name_idle(trace, steps, idle),
         kernels=sum_kernels(trace, steps, busy),
         gaps=longest_gaps(trace, launches, steps, idle, _GAPS_KEPT),
         notices=trace.notices + check_health(trace, launches, steps, busy, idle),
         outside_ns=busy.any.total - int(inside.sum()),
         busy_ns=busy.any.total,
-        counts={"activities": len(trace.activities), "calls": len(trace.calls), "ranges": len(trace.ranges)},
+        counts={name: len(getattr(trace, name)) for name in ("activities", "calls", "ranges", "stream_waits")},
         first_ns=min((int(t.start_ns[0]) for t in (trace.activities, trace.calls, trace.ranges) if len(t)), default=0),
         steps=replace(steps, window_of=np.empty(0, np.int64)),
+        host_summary=None if len(trace.activities) else sum_host(trace),
     )
 
 

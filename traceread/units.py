@@ -14,10 +14,16 @@ def unit_for(ns: int) -> tuple[int, str]:
 
 
 def duration(ns: int, unit: tuple[int, str] | None = None) -> str:
-    """A time with three significant digits, such as "2.90 s"; in a given unit, three decimals: "0.400 s"."""
+    """A time with three significant digits, such as "2.90 s"; in a given unit, three decimals: "0.400 s".
+
+    Whole ns have no decimals, and a time too short for the unit is "< 0.001 s", never 0.
+    """
     if unit is not None:
         scale, name = unit
-        return f"{_rounded(ns, scale, 3)} {name}"
+        if scale == 1:
+            return f"{ns} ns"
+        text = _rounded(ns, scale, 3)
+        return f"< {_rounded(1, 1000, 3)} {name}" if ns > 0 and text == _rounded(0, scale, 3) else f"{text} {name}"
     scale, name = unit_for(ns)
     if scale == 1:
         return f"{ns} ns"

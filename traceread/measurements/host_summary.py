@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from traceread import intervals
-from traceread.model import IntColumn, RangeKind, Trace
+from traceread.model import CodeColumn, IntColumn, RangeKind, Trace
 
 _KEPT = 20
 
@@ -60,7 +60,7 @@ def sum_host(trace: Trace) -> HostSummary | None:
     )
 
 
-def _longest(trace: Trace, kind: str, name: np.ndarray, start: IntColumn, end: IntColumn) -> list[tuple[str, str, int, int]]:  # type: ignore[type-arg]
+def _longest(trace: Trace, kind: str, name: CodeColumn, start: IntColumn, end: IntColumn) -> list[tuple[str, str, int, int]]:
     codes, of, count = np.unique(name, return_inverse=True, return_counts=True)
     summed = np.zeros(len(codes), np.int64)
     np.add.at(summed, of, end - start)

@@ -1,0 +1,7 @@
+"""`python -m traceread`."""
+
+import sys
+
+from traceread.cli import main
+
+sys.exit(main())

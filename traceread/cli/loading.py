@@ -1,0 +1,78 @@
+"""From the command line's paths and options to a report."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from dataclasses import replace
+from time import monotonic
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from rich.progress import Progress, TaskID
+
+    from traceread.report import Report
+
+_PATIENCE_S = 1.0
+
+
+def load_report(args: argparse.Namespace) -> Report:
+    """The analysis of the traces at `args.paths`, with a progress bar on stderr where that is a terminal.
+
+    Raises:
+        TracereadError: as `traceread.load` and `traceread.analyze`.
+    """
+    import traceread
+    from traceread.readers.options import ReadOptions
+
+    limits = ReadOptions()
+    if args.max_uncompressed:
+        limits = replace(limits, max_uncompressed_bytes=args.max_uncompressed)
+    with LoadProgress(wanted=sys.stderr.isatty() and not args.quiet) as progress:
+        options = replace(limits, progress=progress.update)
+        profile = traceread.load(args.paths, source=args.format, ranks=args.ranks, config=args.config, options=options)
+    report = traceread.analyze(profile, steps=args.steps, step_range=args.step_range, config=args.config)
+    if args.verbose and not args.quiet:
+        for path, reason in report.skipped_files:
+            print(f"traceread: skipped {path}: {reason}", file=sys.stderr)
+    return report
+
+
+class LoadProgress:
+    """A progress bar on stderr that appears once loading has taken a second."""
+
+    def __init__(self, wanted: bool) -> None:
+        self._wanted = wanted
+        self._begun = monotonic()
+        self._done = 0
+        self._bar: Progress | None = None
+        self._task: TaskID | None = None
+
+    def __enter__(self) -> LoadProgress:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self._bar is not None:
+            self._bar.stop()
+
+    def update(self, done: int, total: int | None) -> None:
+        """Shows how much of a file is read; called by the readers, file after file."""
+        if not self._wanted or monotonic() - self._begun < _PATIENCE_S:
+            return
+        if self._bar is None:
+            self._bar, self._task = _bar()
+        if self._task is not None:
+            if done < self._done:  # the next file
+                self._bar.reset(self._task)
+            self._bar.update(self._task, completed=done, total=total)
+        self._done = done
+
+
+def _bar() -> tuple[Progress, TaskID]:
+    from rich.console import Console
+    from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeRemainingColumn
+
+    columns = (TextColumn("reading"), BarColumn(), DownloadColumn(binary_units=True), TimeRemainingColumn())
+    bar = Progress(*columns, console=Console(stderr=True), transient=True)
+    bar.start()
+    return bar, bar.add_task("reading", total=None)

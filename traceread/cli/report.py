@@ -1,0 +1,50 @@
+"""`traceread report`: what holds the run back, and the numbers behind it."""
+
+from __future__ import annotations
+
+import argparse
+from typing import TYPE_CHECKING
+
+from traceread.cli import options
+
+if TYPE_CHECKING:
+    from traceread.cli.options import Subparsers
+
+_GAPS = 5
+
+
+def add_parser(subparsers: Subparsers) -> None:
+    """Adds the command."""
+    parser = subparsers.add_parser(
+        "report",
+        help="where the step goes, class by class, with the causes of idle time",
+        description="Divides every training step exactly into what the GPU did and why it did nothing.",
+    )
+    options.add_input(parser)
+    options.add_steps(parser)
+    options.add_output(parser, ("text", "markdown", "json", "html", "csv"))
+    gaps_help = f"so many of the longest idle gaps (default {_GAPS}, at most 20 a rank)"
+    parser.add_argument("--gaps", type=options.count, default=_GAPS, metavar="N", help=gaps_help)
+
+
+def run(args: argparse.Namespace) -> int:
+    """Writes the report."""
+    from traceread.cli.loading import load_report
+    from traceread.cli.output import output_of
+
+    output = output_of(args)
+    report = load_report(args)
+    if output.format == "json":
+        from traceread.reporters.json import report_dict, to_json
+
+        text = to_json(report_dict(report, args.gaps))
+    elif output.format == "csv":
+        from traceread.reporters.csv import report_csv
+
+        text = report_csv(report)
+    else:
+        from traceread.reporters.answer import report_document
+
+        text = output.document(report_document(report, args.gaps))
+    output.write(text)
+    return 0
