@@ -113,8 +113,8 @@ def _gap(trace: Trace, launches: Launches, steps: Steps, idle: Idle, pieces: npt
         next_activity=trace.names[trace.activities.name[following]] if following >= 0 else "",
         launch_call=trace.names[trace.calls.name[call]] if call >= 0 else "",
         thread=thread_title(trace, thread),
-        ranges=_open_ranges(trace, thread, start, (RangeKind.ANNOTATION, RangeKind.OP)),
-        source=_source_line(trace, thread, start),
+        ranges=open_ranges(trace, thread, start, (RangeKind.ANNOTATION, RangeKind.OP)),
+        source=source_line(trace, thread, start),
     )
 
 
@@ -154,11 +154,13 @@ def _covering(trace: Trace, thread: int, start: int, end: int, kinds: tuple[Rang
     return [trace.names[code] for code in r.name[mine].tolist()]
 
 
-def _open_ranges(trace: Trace, thread: int, at: int, kinds: tuple[RangeKind, ...]) -> tuple[str, ...]:
+def open_ranges(trace: Trace, thread: int, at: int, kinds: tuple[RangeKind, ...]) -> tuple[str, ...]:
+    """Names of the ranges of these kinds that are open on a thread at an instant: the innermost few, outermost first."""
     return tuple(_covering(trace, thread, at, at + 1, kinds)[-_ENCLOSING:])
 
 
-def _source_line(trace: Trace, thread: int, at: int) -> str:
+def source_line(trace: Trace, thread: int, at: int) -> str:
+    """The innermost Python frame of the user's own code at an instant, "file:line function"; "" without stacks."""
     for name in reversed(_covering(trace, thread, at, at + 1, (RangeKind.PYTHON,))):
         frame = _FRAME.match(name)
         if frame and not _NOT_USER_CODE.search(frame["file"]):
@@ -191,7 +193,7 @@ def name_idle(trace: Trace, steps: Steps, idle: Idle) -> IdleNames:
     blocks[at[np.isin(idle.cause, (StepClass.HOST_SYNC, StepClass.ALLOCATION))]] = True
     op = np.full(len(sources), -1, np.int64)
     inside = np.flatnonzero(is_call & blocks)
-    op[inside] = _ops_around(trace, steps, trace.calls.thread[sources[inside]], trace.calls.start_ns[sources[inside]])
+    op[inside] = ops_around(trace, steps, trace.calls.thread[sources[inside]], trace.calls.start_ns[sources[inside]])
     pairs, pair = np.unique(np.stack((name, op), axis=1), axis=0, return_inverse=True)
     titles = [_title(trace, call, around) for call, around in pairs.tolist()]
     distinct = {title: i for i, title in enumerate(dict.fromkeys(t for t in titles if t))}
@@ -205,7 +207,7 @@ def _title(trace: Trace, name: int, around: int) -> str:
     return trace.names[name] if around < 0 else f"{trace.names[name]} in {trace.names[around]}"
 
 
-def _ops_around(trace: Trace, steps: Steps, thread: npt.NDArray[np.int32], at: IntColumn) -> IntColumn:
+def ops_around(trace: Trace, steps: Steps, thread: npt.NDArray[np.int32], at: IntColumn) -> IntColumn:
     """For each instant on a thread the name code of the op or annotation open there, -1 if none or only a step's range.
 
     Of aten ops that call each other (item calls _local_scalar_dense) it is the outermost: the one the user wrote.
