@@ -289,13 +289,13 @@ class _Trace:
 
     def _fixed(self, kind: str, text: str, thread: int) -> str:
         """Arguments that every range of a name and thread has."""
-        more = '"Record function id": 0, ' if self.capture.era != "us" else ""
+        more = '"Record function id": 0, ' if self.capture.era == "ns" else ""
         if kind == "op" and thread == 1:
             more += '"Sequence number": 1080, "Fwd thread id": 1, '
         if self.capture.shapes and (kind == "op" or text.startswith("nccl:")):
             dims, types = OPERAND_SHAPES.get(text, OTHER_SHAPE)
             more += f'"Input Dims": {json.dumps(dims)}, "Input type": {json.dumps(types)}, '
-            if self.capture.era != "us":
+            if self.capture.era == "ns":
                 strides = [STRIDES.get(len(d), []) for d in dims]
                 more += f'"Input Strides": {json.dumps(strides)}, "Concrete Inputs": {json.dumps([""] * len(dims))}, '
         return more
