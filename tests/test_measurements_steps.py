@@ -3,6 +3,7 @@ from building import MS, US, Build, analyse
 
 from traceread.categories.host import HostNames
 from traceread.errors import SelectionError
+from traceread.measurements.classes import Reason, StepClass
 from traceread.measurements.steps import StepSource, WindowKind
 from traceread.model import ActivityKind, CopyKind, RangeKind
 
@@ -235,3 +236,34 @@ def test_nothing_repeats_nothing_is_inferred():
     for k in range(30):
         b.kernel(k * 100 + 20, k * 100 + 60, launch=(k * 100, k * 100 + 5), name=f"k{k}")
     assert analyse(b.trace(), pattern="infer")[1].source is StepSource.WHOLE_CAPTURE
+
+
+def two_captures():
+    """Two captures of one rank, 100 ms apart, with two steps each."""
+    b = Build()
+    for start in (0, 100 * MS):
+        for i in range(2):
+            at = start + i * MS
+            b.range(at, at + MS, f"ProfilerStep#{start // MS + i}").kernel(at + 100 * US, at + MS, launch=(at + 10 * US, at + 20 * US))
+    return b.trace(windows_ns=((0, 3 * MS), (99 * MS, 103 * MS)))
+
+
+def test_nothing_is_said_of_the_time_between_two_captures_of_a_rank():
+    _, steps, _, idle, partition = analyse(two_captures())
+    assert [(w.label, w.duration_ns) for w in steps.windows][2] == ("between captures", 98 * MS)
+    assert [w.duration_ns for w in steps.windows if w.kind is WindowKind.STEP] == [MS, MS, MS, MS]
+    assert {Reason(int(r)) for r in idle.reason[idle.window == 2]} == {Reason.BETWEEN_CAPTURES}
+    assert partition.class_ns[2].sum() == partition.class_ns[2][StepClass.UNATTRIBUTED] == 98 * MS
+
+
+def test_the_first_step_of_every_capture_is_left_out():
+    steps = analyse(two_captures())[1]
+    assert steps.used == (False, True, False, False, True)
+    assert [reason for _, reason in steps.excluded] == ["first step", "first step"]
+    assert steps.window_of.tolist() == [0, 1, 3, 4]
+
+
+def test_several_captures_without_steps_are_several_windows():
+    steps = analyse(two_captures(), pattern="none")[1]
+    assert [w.label for w in steps.windows] == ["whole capture", "between captures", "whole capture"]
+    assert steps.used == (True, False, True)

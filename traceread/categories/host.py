@@ -134,6 +134,14 @@ class HostNames:
         result[kinds == RangeKind.LOADING] = Blocker.COMPILE
         return result
 
+    def ranges_execute(self, names: Sequence[str], codes: npt.NDArray[np.int32], kinds: npt.NDArray[np.uint8]) -> npt.NDArray[np.bool_]:
+        """Whether each range row says that the host executes though no call or op is open (garbage collection); shape of `codes`."""
+        result = np.zeros(len(codes), bool)
+        rows = np.flatnonzero(kinds == RangeKind.ANNOTATION)
+        if len(rows):
+            result[rows] = _per_code(codes[rows], lambda code: _find(("executing",), "ranges", names[code]) is not None, False) > 0
+        return result
+
     def _range_blocker(self, name: str, section: str) -> Blocker:
         if section == "ranges":
             meaning = self.user_meaning(name)
@@ -146,7 +154,7 @@ def _blocker(meaning: str | None) -> Blocker:
     return Blocker[meaning.upper()] if meaning in _BLOCKERS else Blocker.NONE
 
 
-def _per_code(codes: npt.NDArray[np.int32], meaning: Any, default: IntEnum) -> npt.NDArray[np.uint8]:
+def _per_code(codes: npt.NDArray[np.int32], meaning: Any, default: int) -> npt.NDArray[np.uint8]:
     """The meaning of each row, asked once per distinct code."""
     if not len(codes):
         return np.empty(0, np.uint8)

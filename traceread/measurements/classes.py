@@ -70,6 +70,7 @@ class Reason(IntEnum):
     RESTART_AFTER_WAIT = 13
     HOST_EXECUTION = 14
     LAUNCHES_NOT_RECORDED = 15
+    BETWEEN_CAPTURES = 16
 
     @property
     def text(self) -> str:
@@ -99,6 +100,7 @@ _TEXT = {
     Reason.RESTART_AFTER_WAIT: "restart after the wait",
     Reason.HOST_EXECUTION: "host code between launches",
     Reason.LAUNCHES_NOT_RECORDED: "launches not recorded",
+    Reason.BETWEEN_CAPTURES: "between two captures, nothing was recorded",
 }
 
 _INFERRED = frozenset((Reason.SILENT_BEFORE_INPUT_COPY, Reason.RESTART_AFTER_WAIT, Reason.HOST_EXECUTION))

@@ -53,7 +53,7 @@ class HostRows:
     thread: npt.NDArray[np.int32]
     blocker: npt.NDArray[np.uint8]
     opens: npt.NDArray[np.bool_]
-    """Calls and ops: while one is open the thread executes."""
+    """Calls, ops and garbage collection: while one is open the thread executes."""
     frame: npt.NDArray[np.bool_]
     """Python frames: their edges show that the host is alive."""
 
@@ -131,6 +131,7 @@ def host_rows(trace: Trace, launches: Launches, host_names: HostNames) -> HostRo
     """Calls and ranges of a trace with their meanings; calls that launch a pageable copy block the host."""
     calls, ranges, activities = trace.calls, trace.ranges, trace.activities
     call_blocker = host_names.call_blockers(trace.names, calls.name)
+    executes = host_names.ranges_execute(trace.names, ranges.name, ranges.kind)
     pageable = launches.call[(activities.kind == ActivityKind.MEMCPY) & (activities.pageable == 1) & launches.known]
     call_blocker[pageable] = np.minimum(call_blocker[pageable], Blocker.HOST_SYNC)
     return HostRows(
@@ -139,6 +140,6 @@ def host_rows(trace: Trace, launches: Launches, host_names: HostNames) -> HostRo
         end=np.concatenate((calls.end_ns, ranges.end_ns)),
         thread=np.concatenate((calls.thread, ranges.thread)),
         blocker=np.concatenate((call_blocker, host_names.range_blockers(trace.names, ranges.name, ranges.kind))),
-        opens=np.concatenate((np.ones(len(calls), bool), ranges.kind == RangeKind.OP)),
+        opens=np.concatenate((np.ones(len(calls), bool), (ranges.kind == RangeKind.OP) | executes)),
         frame=np.concatenate((np.zeros(len(calls), bool), ranges.kind == RangeKind.PYTHON)),
     )

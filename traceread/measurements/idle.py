@@ -13,7 +13,7 @@ from traceread.intervals import Intervals
 from traceread.measurements.classes import HOST_CLASSES, Reason, StepClass
 from traceread.measurements.host_time import EXECUTING, SILENT, HostRows, Timeline, host_rows
 from traceread.measurements.launches import Launches
-from traceread.measurements.steps import Steps, WindowKind
+from traceread.measurements.steps import BETWEEN_CAPTURES, Steps, WindowKind
 from traceread.model import (
     ActivityKind,
     ByteColumn,
@@ -219,7 +219,8 @@ def explain_idle(trace: Trace, launches: Launches, steps: Steps, busy: Intervals
     on_host, in_launch = _split_at(rest.where(known & ~queued), host_end)
     _judge_launch(trace, launches, gaps, in_launch, rows, verdicts)
     _judge_host(trace, steps, gaps, on_host, rows, verdicts, _first_input_copy(trace, steps))
-    return _without_host_causes_where_unknown(verdicts.table(), trace, launches, steps)
+    idle = _without_host_causes_where_unknown(verdicts.table(), trace, launches, steps)
+    return _without_causes_between_captures(idle, steps)
 
 
 def _find_gaps(trace: Trace, launches: Launches, steps: Steps, busy: Intervals) -> _Gaps:
@@ -569,4 +570,18 @@ def _without_host_causes_where_unknown(idle: Idle, trace: Trace, launches: Launc
         reason=np.where(host, Reason.LAUNCHES_NOT_RECORDED, idle.reason),
         source=np.where(host, -1, idle.source),
         recorded=np.where(host, 1, idle.recorded),
+    )
+
+
+def _without_causes_between_captures(idle: Idle, steps: Steps) -> Idle:
+    """Between two captures of a rank nothing was recorded, so no cause is named."""
+    unseen = np.array([w.label == BETWEEN_CAPTURES and w.kind is WindowKind.BETWEEN for w in steps.windows], bool)
+    if not unseen.any():
+        return idle
+    rows = unseen[idle.window]
+    return idle.replace(
+        cause=np.where(rows, StepClass.UNATTRIBUTED, idle.cause),
+        reason=np.where(rows, Reason.BETWEEN_CAPTURES, idle.reason),
+        source=np.where(rows, -1, idle.source),
+        recorded=np.where(rows, 1, idle.recorded),
     )

@@ -16,9 +16,10 @@ import numpy.typing as npt
 from traceread.categories.host import CallRole, HostNames
 from traceread.errors import SelectionError
 from traceread.measurements.launches import Launches
-from traceread.model import ActivityKind, Capability, IntColumn, RangeKind, Trace
+from traceread.model import ActivityKind, IntColumn, RangeKind, Trace
 
 BETWEEN = "between steps"
+BETWEEN_CAPTURES = "between captures"
 WHOLE = "whole capture"
 
 _PROFILER_STEP = re.compile(r"^ProfilerStep#\d+$")
@@ -284,13 +285,24 @@ def _with_betweens(steps: HostSegments, launches: Launches) -> HostSegments:
 
 
 def _steps_from(trace: Trace, launches: Launches, segments: HostSegments, host_names: HostNames) -> Steps:
-    window_of = _segment_of(segments, launches)
-    ends = _window_ends(trace, segments, window_of)
-    begin = _first_begin(trace, launches, int(segments.start[0]))
+    segment_of = _segment_of(segments, launches)
+    ends = _window_ends(trace, segments, segment_of)
     coverage = _launch_coverage(trace, launches, segments, host_names)
-    windows = []
+    captures = _captures(trace)
+    capture = np.searchsorted(np.array([start for start, _ in captures[1:]], np.int64), segments.start, side="right").tolist()
+    begin = _first_begin(trace, launches, int(segments.start[0]), captures[capture[0]])
+    windows: list[Window] = []
+    position = np.full(len(segments.label) + 1, -1)  # of a segment among the windows; -1 stays -1
+    firsts = []
     ordinal = 0
     for i, (label, kind) in enumerate(zip(segments.label, segments.kind, strict=True)):
+        if i and capture[i] != capture[i - 1]:  # nothing was recorded between two captures of a rank
+            resumed = max(begin, _first_begin(trace, launches, int(segments.start[i]), captures[capture[i]]))
+            windows.append(Window(BETWEEN_CAPTURES, -1, WindowKind.BETWEEN, begin, resumed))
+            begin = resumed
+        if not i or capture[i] != capture[i - 1]:
+            firsts.append(len(windows))
+        position[i] = len(windows)
         end = max(begin, ends[i])
         number = -1
         if kind is WindowKind.STEP:
@@ -309,9 +321,9 @@ def _steps_from(trace: Trace, launches: Launches, segments: HostSegments, host_n
         )
         windows.append(replace(window, partial=_why_partial(window, bool(segments.open[i]), i == len(segments.label) - 1, trace.truncated)))
         begin = end
-    used, excluded, fallback = _choose_used(windows, segments.source)
+    used, excluded, fallback = _choose_used(windows, firsts)
     thread = int(np.bincount(segments.thread[segments.thread >= 0]).argmax()) if np.any(segments.thread >= 0) else _busiest_thread(launches)
-    return Steps(segments.source, segments.name, tuple(windows), window_of, used, excluded, fallback, thread)
+    return Steps(segments.source, segments.name, tuple(windows), position[segment_of], used, excluded, fallback, thread)
 
 
 def _segment_of(segments: HostSegments, launches: Launches) -> npt.NDArray[np.int64]:
@@ -338,27 +350,34 @@ def _window_ends(trace: Trace, segments: HostSegments, window_of: npt.NDArray[np
     return [int(end) for end in ends]
 
 
-def _first_begin(trace: Trace, launches: Launches, range_start: int) -> int:
-    """Where the first window begins: not before its range, nor before the end of what earlier launches still did."""
+def _captures(trace: Trace) -> tuple[tuple[int, int], ...]:
+    """Start and end of each capture of the rank; one without bounds where only one was taken."""
+    far = np.iinfo(np.int64)
+    return trace.windows_ns if len(trace.windows_ns) > 1 else ((int(far.min), int(far.max)),)
+
+
+def _first_begin(trace: Trace, launches: Launches, range_start: int, capture: tuple[int, int]) -> int:
+    """Where the first window of a capture begins: not before its range, nor before the end of what earlier launches still did."""
     activities = trace.activities
     begin = range_start
-    earlier = launches.known & (launches.start_ns < range_start)
+    inside = (activities.start_ns >= capture[0]) & (activities.start_ns < capture[1])
+    earlier = inside & launches.known & (launches.start_ns < range_start)
     if earlier.any():
         begin = max(begin, int(activities.end_ns[earlier].max()))
-    before = launched_before_capture(trace, launches)
+    before = launched_before_capture(trace, launches, inside)
     if before.any():
         begin = max(begin, int(activities.end_ns[before].max()))
     return begin
 
 
-def launched_before_capture(trace: Trace, launches: Launches) -> npt.NDArray[np.bool_]:
-    """True for activities launched before the capture.
+def launched_before_capture(trace: Trace, launches: Launches, inside: npt.NDArray[np.bool_]) -> npt.NDArray[np.bool_]:
+    """True for activities launched before the capture whose activities `inside` marks.
 
     They have no launch record and stand on their stream before the first activity that has one; on a stream where none has
     one, before the first such activity of the device. Without any launch record nothing is known, so none is marked.
     """
     activities = trace.activities
-    known = launches.known
+    known = launches.known & inside
     if not known.any():
         return np.zeros(len(activities), bool)
     position = np.arange(len(activities))
@@ -367,7 +386,7 @@ def launched_before_capture(trace: Trace, launches: Launches) -> npt.NDArray[np.
     np.minimum.at(first_known, stream[known], position[known])
     first_of_device = int(position[known].min())
     first_known[first_known == len(activities)] = first_of_device
-    result: npt.NDArray[np.bool_] = ~known & (position < first_known[stream])
+    result: npt.NDArray[np.bool_] = inside & ~known & (position < first_known[stream])
     return result
 
 
@@ -396,10 +415,10 @@ def _why_partial(window: Window, still_open: bool, last: bool, truncated: bool) 
     return ""
 
 
-def _choose_used(windows: Sequence[Window], source: StepSource) -> tuple[tuple[bool, ...], tuple[tuple[int, str], ...], str]:
-    """Which windows summaries use: neither the first step nor partial ones, unless nothing would remain."""
+def _choose_used(windows: Sequence[Window], firsts: Sequence[int]) -> tuple[tuple[bool, ...], tuple[tuple[int, str], ...], str]:
+    """Which windows summaries use: neither a capture's first step nor partial ones, unless nothing would remain."""
     steps = [i for i, w in enumerate(windows) if w.kind is not WindowKind.BETWEEN]
-    reasons = {i: windows[i].partial or ("first step" if n == 0 else "") for n, i in enumerate(steps)}
+    reasons = {i: windows[i].partial or ("first step" if i in firsts else "") for i in steps}
     good = [i for i in steps if not reasons[i]]
     fallback = ""
     if not good:
@@ -425,23 +444,27 @@ def _busiest_thread(launches: Launches) -> int:
 
 
 def _whole_capture(trace: Trace, launches: Launches) -> Steps:
-    """One window from the first activity's start to the last activity's end."""
+    """One window from the first activity's start to the last activity's end; one per capture where the rank has several."""
     activities = trace.activities
-    if not len(activities):
-        return Steps(StepSource.WHOLE_CAPTURE, "", (), np.empty(0, np.int64), (), (), "", _busiest_thread(launches))
-    window = Window(
-        label=WHOLE,
-        number=-1,
-        kind=WindowKind.WHOLE,
-        start_ns=int(activities.start_ns.min()),
-        end_ns=int(activities.end_ns.max()),
-        host_start_ns=int(np.iinfo(np.int64).min),
-        host_end_ns=int(np.iinfo(np.int64).max),
-    )
-    window_of = np.where(launches.known, 0, -1)
-    return Steps(StepSource.WHOLE_CAPTURE, "", (window,), window_of, (True,), (), "", _busiest_thread(launches))
-
-
-def says_no_ranges(trace: Trace) -> bool:
-    """Whether the trace holds no annotations at all, so that nothing could have named a step."""
-    return Capability.RANGES not in trace.recorded
+    windows: list[Window] = []
+    window_of = np.full(len(activities), -1)
+    for start, end in _captures(trace):
+        mine = np.flatnonzero((activities.start_ns >= start) & (activities.start_ns < end))
+        if not len(mine):
+            continue
+        window = Window(
+            label=WHOLE,
+            number=-1,
+            kind=WindowKind.WHOLE,
+            start_ns=int(activities.start_ns[mine].min()),
+            end_ns=int(activities.end_ns[mine].max()),
+            host_start_ns=start,
+            host_end_ns=end,
+        )
+        if windows:
+            window = replace(window, start_ns=max(window.start_ns, windows[-1].end_ns), end_ns=max(window.end_ns, windows[-1].end_ns))
+            windows.append(Window(BETWEEN_CAPTURES, -1, WindowKind.BETWEEN, windows[-1].end_ns, window.start_ns))
+        window_of[mine[launches.known[mine]]] = len(windows)
+        windows.append(window)
+    used = tuple(w.kind is WindowKind.WHOLE for w in windows)
+    return Steps(StepSource.WHOLE_CAPTURE, "", tuple(windows), window_of, used, (), "", _busiest_thread(launches))
