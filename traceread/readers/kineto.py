@@ -33,7 +33,8 @@ from traceread.model import (
     Thread,
     Trace,
 )
-from traceread.readers.json_events import ABSENT, EventBatch, EventReader, Scalar
+from traceread.readers.event_columns import ABSENT, EventBatch, Scalar
+from traceread.readers.json_events import EventReader
 from traceread.readers.microseconds import LIMIT_NS
 from traceread.readers.options import DEFAULTS, ReadOptions
 from traceread.readers.unpacking import Unpacked

@@ -13,7 +13,7 @@ from collections.abc import Iterator
 # An unclosed string reaches to the end: trying every later quote as a start would take quadratic time.
 _STRING = rb'"(?:[^"\\]++|\\.)*+(?:"|\\?\Z)'
 _DOUBLED_COMMA = re.compile(rb"(" + _STRING + rb")|,(?=\s*+[,}\]])", re.DOTALL)
-_VALUE_END = re.compile(_STRING + rb'|[\d}\]el]', re.DOTALL)
+_VALUE_END = re.compile(_STRING + rb"|[\d}\]el]", re.DOTALL)
 _ESCAPE = re.compile(rb'\\(?:["\\/bfnrt]|u[0-9a-fA-F]{4})|[\\"]', re.DOTALL)
 _BACKSLASH = re.compile(rb'\\(?:["\\/bfnrt]|u[0-9a-fA-F]{4})|\\', re.DOTALL)
 # A string value reaches to the quote after which a new key or the end of the object stands.
