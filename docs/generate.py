@@ -1,0 +1,116 @@
+"""Writes the parts of the documentation that the code already knows: docs/cli.md and docs/images/report.svg.
+
+    python docs/generate.py
+
+Run it in the repository's root after changing an option or what a report looks like; a test says when.
+"""
+
+from __future__ import annotations
+
+import argparse
+import io
+from collections.abc import Iterator
+from pathlib import Path
+
+DOCS = Path(__file__).parent
+SAMPLE = "sample_traces/llama7b/before-kineto"
+
+_CLI_HEAD = """\
+# The command line
+
+What `traceread --help` and `traceread COMMAND --help` say, in one place. Written by `python docs/generate.py`; edit the options, not
+this page. What a report's lines mean is in the [README](../README.md), what every class is in [time-model.md](time-model.md), every
+warning and error in [messages.md](messages.md).
+
+The answer goes to standard output and everything else to standard error, so `traceread report run/ --json | jq .summary` works.
+Exit codes: 0 done, 1 could not (one line says why and what to do), 2 wrong usage.
+"""
+
+_SVG = """\
+<svg viewBox="0 0 {terminal_width} {terminal_height}" xmlns="http://www.w3.org/2000/svg" role="img" aria-label="traceread report in a terminal">
+<style>
+.{unique_id}-matrix {{ font-family: ui-monospace, "DejaVu Sans Mono", Menlo, Consolas, monospace; font-size: {char_height}px; \
+line-height: {line_height}px; }}
+{styles}
+</style>
+<defs>
+<clipPath id="{unique_id}-clip-terminal"><rect x="0" y="0" width="{terminal_width}" height="{terminal_height}" /></clipPath>
+{lines}
+</defs>
+<rect width="{terminal_width}" height="{terminal_height}" rx="8" fill="#16181d" />
+<g transform="translate(12, 10) scale(0.98)">
+{backgrounds}
+<g class="{unique_id}-matrix">
+{matrix}
+</g>
+</g>
+</svg>
+"""
+
+
+def cli_page() -> str:
+    """docs/cli.md: every command with its options."""
+    from traceread.cli import _parser
+
+    parser, _ = _parser()
+    verbs = next(action for action in parser._actions if isinstance(action, argparse._SubParsersAction))
+    short = {action.dest: action.help or "" for action in verbs._choices_actions}
+    lines = [_CLI_HEAD, "| command | answers |", "|---|---|"]
+    lines += [f"| [`traceread {verb}`](#traceread-{verb}) | {_cell(short[verb])} |" for verb in verbs.choices]
+    lines += ["", "Before or after every command:", "", *_table(_group(parser, "global options")), ""]
+    for verb, subparser in verbs.choices.items():
+        arguments = " ".join(_argument(action) for action in subparser._actions if not action.option_strings)
+        lines += [f"## traceread {verb}", "", f"    traceread {verb} {arguments} [options]", "", subparser.description or "", ""]
+        actions = [a for a in subparser._actions if a.dest != "help" and a not in _group(subparser, "global options")]
+        lines += [*_table(actions), ""]
+    return "\n".join(lines)
+
+
+def _group(parser: argparse.ArgumentParser, title: str) -> list[argparse.Action]:
+    return next(group._group_actions for group in parser._action_groups if group.title == title)
+
+
+def _argument(action: argparse.Action) -> str:
+    name = str(action.metavar or action.dest)
+    return {"+": f"{name}...", "?": f"[{name}]"}.get(str(action.nargs), name)
+
+
+def _table(actions: list[argparse.Action]) -> Iterator[str]:
+    yield from ("| option | |", "|---|---|")
+    for action in actions:
+        value = "" if action.nargs == 0 else str(action.metavar or "|".join(map(str, action.choices or ())) or action.dest.upper())
+        name = f"{', '.join(action.option_strings)} {value}".strip() if action.option_strings else _argument(action)
+        yield f"| `{_cell(name)}` | {_cell(action.help or '')} |"
+
+
+def _cell(text: str) -> str:
+    return text.replace("|", "\\|").replace("<", "&lt;").replace("*", "\\*")
+
+
+def report_picture(root: Path) -> str:
+    """docs/images/report.svg: `traceread report` on the sample, as a terminal of 100 columns shows it."""
+    from rich.console import Console
+    from rich.terminal_theme import SVG_EXPORT_THEME
+    from rich.text import Text
+
+    import traceread
+    from traceread.reporters.answer import report_document
+    from traceread.reporters.text import Screen, render_text
+
+    report = traceread.analyze(root / SAMPLE)
+    shown = render_text(report_document(report, gaps=3), Screen(100, fancy=True)).replace(f"{root}/", "")
+    console = Console(width=100, record=True, file=io.StringIO(), force_terminal=True, legacy_windows=False)
+    console.print(Text(f"$ traceread report {SAMPLE}", style="bold"))
+    console.print(Text.from_ansi(shown))
+    return console.export_svg(theme=SVG_EXPORT_THEME, code_format=_SVG, unique_id="report")
+
+
+def main() -> None:
+    """Writes both."""
+    (DOCS / "images").mkdir(exist_ok=True)
+    (DOCS / "cli.md").write_text(cli_page(), "utf-8")
+    (DOCS / "images" / "report.svg").write_text(report_picture(DOCS.parent), "utf-8")
+
+
+if __name__ == "__main__":
+    main()
