@@ -115,9 +115,10 @@ class HostRows:
         return these, rows[np.searchsorted(self.start[rows], these.start, side="left")]
 
     def waits(self, thread: int, blocker: Blocker) -> tuple[IntColumn, IntColumn]:
-        """Start and end of each wait of one kind on one thread, as recorded: they may nest."""
+        """Start and end of each wait of one kind on one thread, in order of start; they may nest."""
         rows = self.of_thread(thread)
         rows = rows[(self.blocker[rows] == blocker) & (self.end[rows] > self.start[rows])]
+        rows = rows[np.argsort(self.start[rows], kind="stable")]
         return self.start[rows], self.end[rows]
 
     def frame_edges(self, thread: int) -> IntColumn:

@@ -213,7 +213,8 @@ def explain_idle(trace: Trace, launches: Launches, steps: Steps, busy: Intervals
     verdicts.add(rest.where(~known), StepClass.UNATTRIBUTED, Reason.NO_LAUNCH_RECORD)
 
     queued = known & (gaps.l1 <= gaps.start)[rest.gap]
-    _judge_queued(trace, launches, gaps, rest.where(queued), busy, host_names, verdicts)
+    roles = host_names.call_roles(trace.names, trace.calls.name)
+    _judge_queued(trace, launches, gaps, rest.where(queued), busy, rows, roles, verdicts)
 
     host_end = np.clip(gaps.l0, gaps.start, gaps.end)  # host time before the launch call; [host_end, end) is inside it
     on_host, in_launch = _split_at(rest.where(known & ~queued), host_end)
@@ -284,7 +285,14 @@ def _split_at(pieces: _Pieces, instant: IntColumn) -> tuple[_Pieces, _Pieces]:
 
 
 def _judge_queued(
-    trace: Trace, launches: Launches, gaps: _Gaps, pieces: _Pieces, busy: Intervals, host_names: HostNames, verdicts: _Verdicts
+    trace: Trace,
+    launches: Launches,
+    gaps: _Gaps,
+    pieces: _Pieces,
+    busy: Intervals,
+    rows: HostRows,
+    roles: ByteColumn,
+    verdicts: _Verdicts,
 ) -> None:
     if not len(pieces):
         return
@@ -295,11 +303,10 @@ def _judge_queued(
     long = pieces.where(~short)
     if not len(long):
         return
-    dependent = _waits_for_event(trace, launches, gaps.next)[long.gap]
+    dependent = _waits_for_event(trace, launches, gaps.next, roles)[long.gap]
     verdicts.add(long.where(dependent), StepClass.QUEUED, Reason.DEPENDENCY)
-    loading, other = _split(long.where(~dependent), _code_loading(trace, launches))
-    verdicts.add(loading, StepClass.COMPILE, Reason.CODE_LOADING, recorded=_touches(loading, _rows_of_kind(trace, RangeKind.LOADING)))
-    roles = host_names.call_roles(trace.names, trace.calls.name)
+    loading, other = _split(long.where(~dependent), _code_loading(trace, launches, rows))
+    verdicts.add(loading, StepClass.COMPILE, Reason.CODE_LOADING, recorded=_touches(loading, _recorded_loading(trace, rows)))
     graph = (roles[launches.call] == CallRole.GRAPH_LAUNCH)[gaps.next[other.gap]]
     verdicts.add(other.where(graph), StepClass.UNATTRIBUTED, Reason.GRAPH_NODES_NOT_RECORDED)
     verdicts.add(other.where(~graph), StepClass.UNATTRIBUTED, Reason.QUEUED_CAUSE_NOT_RECORDED)
@@ -316,32 +323,52 @@ def _twice_median_queued_gap(trace: Trace, launches: Launches, busy: Intervals) 
     return int(lengths[(len(lengths) - 1) // 2] + lengths[len(lengths) // 2])
 
 
-def _waits_for_event(trace: Trace, launches: Launches, following: IntColumn) -> npt.NDArray[np.bool_]:
-    """For each gap whether its next activity's stream had been told to wait for an event since its previous activity."""
+def _waits_for_event(trace: Trace, launches: Launches, following: IntColumn, roles: ByteColumn) -> npt.NDArray[np.bool_]:
+    """For each gap whether, since its next activity's stream got its previous activity, a wait or a host function was put before it.
+
+    Waits are recorded with their stream. Host functions are not: one that the launching thread enqueued meanwhile counts.
+    """
     result = np.zeros(len(following), bool)
-    waits, activities = trace.stream_waits, trace.activities
-    if not len(waits):
+    waits, activities, calls = trace.stream_waits, trace.activities, trace.calls
+    functions = np.flatnonzero(roles == CallRole.HOST_FUNCTION)
+    if not len(waits) and not len(functions):
         return result
-    for stream in np.unique(waits.stream).tolist():
-        times = np.sort(waits.time_ns[waits.stream == stream])
-        on_stream = np.flatnonzero((activities.stream == stream) & launches.known)
-        launch = np.sort(launches.start_ns[on_stream])
-        mine = np.flatnonzero((following >= 0) & (activities.stream[following] == stream) & launches.known[following])
+    launched = np.flatnonzero((following >= 0) & launches.known[following])
+    for stream in np.unique(activities.stream[following[launched]]).tolist():
+        mine = launched[activities.stream[following[launched]] == stream]
         own = launches.start_ns[following[mine]]
+        launch = np.sort(launches.start_ns[(activities.stream == stream) & launches.known])
         earlier = np.searchsorted(launch, own, side="left") - 1
-        previous = np.where(earlier >= 0, launch[np.maximum(earlier, 0)] if len(launch) else 0, np.iinfo(np.int64).min)
-        result[mine] = np.searchsorted(times, own, side="left") > np.searchsorted(times, previous, side="left")
+        previous = np.where(earlier >= 0, launch[np.maximum(earlier, 0)], np.iinfo(np.int64).min)
+        result[mine] = _any_between(np.sort(waits.time_ns[waits.stream == stream]), previous, own)
+        thread = launches.thread[following[mine]]
+        for one in np.unique(thread).tolist() if len(functions) else ():
+            on_thread = thread == one
+            times = np.sort(calls.start_ns[functions[calls.thread[functions] == one]])
+            result[mine[on_thread]] |= _any_between(times, previous[on_thread], own[on_thread])
     return result
 
 
-def _code_loading(trace: Trace, launches: Launches) -> Intervals:
-    """When the process loaded code: recorded rows, and slow first launches of a kernel."""
-    recorded = trace.ranges.kind == RangeKind.LOADING
+def _any_between(times: IntColumn, start: IntColumn, end: IntColumn) -> npt.NDArray[np.bool_]:
+    """For each `[start, end)` whether it holds one of the sorted times."""
+    held: npt.NDArray[np.bool_] = np.searchsorted(times, end, side="left") > np.searchsorted(times, start, side="left")
+    return held
+
+
+def _code_loading(trace: Trace, launches: Launches, rows: HostRows) -> Intervals:
+    """When the process loaded code: recorded rows and calls that load it, and slow first launches of a kernel."""
+    recorded = _recorded_loading(trace, rows)
     first = _loads_code(trace, launches)
     return intervals.union(
-        np.concatenate((trace.ranges.start_ns[recorded], launches.start_ns[first])),
-        np.concatenate((trace.ranges.end_ns[recorded], launches.end_ns[first])),
+        np.concatenate((recorded.start, launches.start_ns[first])), np.concatenate((recorded.end, launches.end_ns[first]))
     )
+
+
+def _recorded_loading(trace: Trace, rows: HostRows) -> Intervals:
+    """When a recorded row says that code was loaded: the profiler's loading rows, and calls that load modules or libraries."""
+    calls = rows.blocker[: len(trace.calls)] == Blocker.COMPILE
+    says = np.concatenate((calls, trace.ranges.kind == RangeKind.LOADING))
+    return intervals.union(rows.start[says], rows.end[says])
 
 
 def _loads_code(trace: Trace, launches: Launches) -> npt.NDArray[np.bool_]:
