@@ -71,6 +71,45 @@ class RangeKind(IntEnum):
     QUEUE_FULL = 6  # "command buffer full" recorded by the profiler: a launch waited for room in the queue
 
 
+class Operation(IntEnum):
+    """What a collective operation does."""
+
+    UNKNOWN = 0
+    ALL_REDUCE = 1
+    ALL_GATHER = 2
+    REDUCE_SCATTER = 3
+    ALL_TO_ALL = 4
+    BROADCAST = 5
+    REDUCE = 6
+    GATHER = 7
+    SCATTER = 8
+    BARRIER = 9
+    SEND = 10
+    RECV = 11
+    SEND_RECV = 12  # sends and receives launched as one
+
+    @property
+    def key(self) -> str:
+        """The name in JSON and tables, such as "all_reduce"."""
+        return self.name.lower()
+
+    @property
+    def title(self) -> str:
+        """The name in sentences, such as "all-reduce"."""
+        if self is Operation.SEND_RECV:
+            return "send/recv"
+        return "unknown operation" if self is Operation.UNKNOWN else self.key.replace("_", "-")
+
+
+ELEMENT_BYTES: dict[str, int] = {
+    "": -1,  # position 0: not recorded
+    "Byte": 1, "Char": 1, "Bool": 1, "Short": 2, "Int": 4, "Long": 8, "UInt16": 2, "UInt32": 4, "UInt64": 8,
+    "Half": 2, "BFloat16": 2, "Float": 4, "Double": 8, "ComplexHalf": 4, "ComplexFloat": 8, "ComplexDouble": 16,
+    "Float8_e5m2": 1, "Float8_e4m3fn": 1, "Float8_e5m2fnuz": 1, "Float8_e4m3fnuz": 1, "Float8_e8m0fnu": 1,
+}  # fmt: skip
+"""Size of an element by dtype, as torch names dtypes; positions in it are the codes of dtype columns."""
+
+
 class Capability(StrEnum):
     """What a trace can hold; `Trace.recorded` lists what it does hold."""
 
@@ -196,6 +235,45 @@ class StreamWaits(Table):
     event_correlation: IntColumn = column("int64", "", "correlation id of the event record waited for, -1: not recorded")
 
 
+@dataclass(frozen=True, eq=False)
+class CollectiveRecords(Table):
+    """What was recorded about collective operations: one row per host range, or per kernel that carries it. Sorted by start."""
+
+    start_ns: IntColumn = column("int64", "ns", "start of the host range, or of the kernel")
+    end_ns: IntColumn = column("int64", "ns", "end of it")
+    thread: CodeColumn = column("int32", "", "position in Trace.threads, -1: the row is about a kernel")
+    correlation: IntColumn = column("int64", "", "correlation id of the kernel, -1: the row is a host range")
+    operation: ByteColumn = column("uint8", "", "Operation")
+    group: CodeColumn = column("int32", "", "position in Trace.groups, -1: not recorded")
+    sequence: IntColumn = column("int64", "", "number of the operation within its group, -1: not recorded")
+    dtype: ByteColumn = column("uint8", "", "position in ELEMENT_BYTES, 0: not recorded")
+    elements_in: IntColumn = column("int64", "", "elements this rank gives, -1: not recorded")
+    elements_out: IntColumn = column("int64", "", "elements this rank gets, -1: not recorded")
+    bytes: IntColumn = column("int64", "bytes", "message size where it is recorded in bytes, -1: not recorded")
+    source: IntColumn = column("int64", "", "rank that sends, for send and receive, -1: not recorded")
+    destination: IntColumn = column("int64", "", "rank that receives, for send and receive, -1: not recorded")
+    root: IntColumn = column("int64", "", "root of a broadcast, reduce, gather or scatter, -1: not recorded")
+    largest_in: IntColumn = column("int64", "", "all-to-all: most elements given to one peer, -1: not recorded or the same for all")
+    largest_out: IntColumn = column("int64", "", "all-to-all: most elements got from one peer, -1: not recorded or the same for all")
+
+
+@dataclass(frozen=True)
+class ProcessGroup:
+    """A process group (communicator) as recorded.
+
+    Attributes:
+        name: its name, "" if not recorded.
+        description: what it is for, such as "default_pg" or "mesh_tp"; "" if not recorded.
+        ranks: its ranks in the job, in order; empty if not recorded.
+        size: number of ranks, -1 if not recorded.
+    """
+
+    name: str
+    description: str = ""
+    ranks: tuple[int, ...] = ()
+    size: int = -1
+
+
 @dataclass(frozen=True)
 class Thread:
     """A host thread: OS ids and the recorded name ("" if none)."""
@@ -232,6 +310,8 @@ class Trace:
         names: string of each name code.
         threads: host threads; thread columns are positions in it.
         activities, calls, ranges, stream_waits: the tables.
+        collective_records: what was recorded about collective operations.
+        groups: the process groups they belong to.
         recorded: what the trace holds.
         versions: tool and library versions worth showing, such as {"nsys": "2025.1.3", "schema": "3.17.2"}.
         notices: warnings about this trace.
@@ -263,6 +343,8 @@ class Trace:
     windows_ns: tuple[tuple[int, int], ...] = ()
     clock: str = "epoch"
     truncated: bool = False
+    collective_records: CollectiveRecords = field(default_factory=CollectiveRecords.empty)
+    groups: tuple[ProcessGroup, ...] = ()
 
     def __repr__(self) -> str:
         return f"<Trace rank {self.rank}, {len(self.activities)} activities, {self.device.name or 'unknown device'}, {self.source}>"

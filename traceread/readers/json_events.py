@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -74,12 +74,16 @@ class EventReader:
         marks: of "shapes" and "collectives", what the events carry.
     """
 
-    def __init__(self, blocks: Iterable[bytes], options: ReadOptions = DEFAULTS) -> None:
+    def __init__(
+        self, blocks: Iterable[bytes], options: ReadOptions = DEFAULTS, watch: Callable[[bytes], None] = lambda text: None
+    ) -> None:
+        """`watch` is shown every stretch of text that holds whole events, once."""
         self.form = ""
         self.objects = 0
         self.damage = Damage()
         self.marks: set[str] = set()
         self._options = options
+        self._watch = watch
         self._source = iter(blocks)
         self._text = b""
         self._base = 0  # where the text begins in the file
@@ -350,6 +354,7 @@ class EventReader:
         return None
 
     def _look_for_marks(self, text: bytes) -> None:
+        self._watch(text)
         for mark, pattern in _MARKS.items():
             if mark not in self.marks and pattern.search(text):
                 self.marks.add(mark)

@@ -35,6 +35,7 @@ from traceread.model import (
 )
 from traceread.readers.event_columns import ABSENT, EventBatch, Scalar
 from traceread.readers.json_events import EventReader
+from traceread.readers.kineto_collectives import CollectiveEvents
 from traceread.readers.microseconds import LIMIT_NS
 from traceread.readers.options import DEFAULTS, ReadOptions
 from traceread.readers.unpacking import Unpacked
@@ -131,7 +132,8 @@ def read(path: Path, options: ReadOptions = DEFAULTS) -> list[Trace]:
     """
     unpacked = Unpacked(path, options)
     with closing(unpacked.blocks()) as blocks:
-        reader = EventReader(blocks, options)
+        collectives = CollectiveEvents()
+        reader = EventReader(blocks, options, collectives.look)
         rows = _Rows()
         for batch in reader:
             rows.add(batch, reader.categories)
@@ -139,7 +141,7 @@ def read(path: Path, options: ReadOptions = DEFAULTS) -> list[Trace]:
     rows.shift(_base_ns(metadata))
     if not (rows.gpu.rows or rows.calls.rows or rows.ranges.rows):
         raise _nothing_usable(path, reader, unpacked.cut)
-    return _Capture(path, reader, rows, metadata, unpacked.cut).traces()
+    return _Capture(path, reader, rows, metadata, collectives, unpacked.cut).traces()
 
 
 # --- rows by kind ------------------------------------------------------------------------------------------------------
@@ -238,11 +240,14 @@ class _Rows:
 class _Capture:
     """What the rows, labels and metadata of one file add up to."""
 
-    def __init__(self, path: Path, reader: EventReader, rows: _Rows, metadata: dict[str, Any], cut: str) -> None:
+    def __init__(
+        self, path: Path, reader: EventReader, rows: _Rows, metadata: dict[str, Any], collectives: CollectiveEvents, cut: str
+    ) -> None:
         self._path = path
         self._reader = reader
         self._rows = rows
         self._metadata = metadata
+        self._collectives = collectives
         self._cut = cut
         self._names: list[str] = list(reader.names)
         self._pid = np.array([_whole(pid) for pid, _ in reader.tracks], np.int64)
@@ -257,6 +262,8 @@ class _Capture:
         job = self._metadata.get("distributedInfo")
         job = job if isinstance(job, dict) else {}
         rank, world_size = _whole(job.get("rank")), _whole(job.get("world_size"))
+        of_track = dict(zip(self._reader.tracks, thread_of.tolist(), strict=True))
+        records, groups = self._collectives.table(lambda p, t: of_track.get((p, t), -1), _base_ns(self._metadata), job, max(rank, -1))
         host = self._metadata.get("host_name")
         first = min(int(t.start_ns.min()) for t in (activities, calls, ranges) if len(t))
         notices = self._notices()  # after the tables: they add to what there is to say
@@ -287,6 +294,8 @@ class _Capture:
                     capture_ns=self._capture_ns(),
                     clock="epoch" if first >= _EPOCH_NS else "relative",
                     truncated=self._reader.damage.truncated,
+                    collective_records=records,
+                    groups=groups,
                 )
             )
         return result

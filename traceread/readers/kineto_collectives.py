@@ -1,0 +1,288 @@
+"""Collective operations in a PyTorch trace: the few events that name one, decoded whole while the text goes by.
+
+Since 2024 kernels carry the collective's arguments themselves (NVIDIA, newer PyTorch); `record_param_comms` carries them on the
+host since 2023. Older traces have the annotation "nccl:all_reduce" around the launch, with input dimensions if shapes were
+recorded. All of them become rows of one table; what belongs to which kernel is decided later.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from math import prod
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from traceread.model import ELEMENT_BYTES, NOT_RECORDED, CollectiveRecords, Operation, ProcessGroup
+from traceread.readers.event_columns import Scalar
+from traceread.readers.microseconds import LIMIT_NS, nanoseconds
+from traceread.readers.operation_names import operation_named, operation_of_range, peers_of_range
+
+_NAMED = b'"Collective name"'
+_SYMMETRIC_MEMORY = b'"symm_mem::'
+_ANNOTATED = (b'"nccl:', b'"rccl:', b'"xccl:')
+_KERNELS = ("kernel", "Kernel")
+_HOST = ("cpu_op", "user_annotation", "Operator")
+_ROOTED = (Operation.BROADCAST, Operation.REDUCE, Operation.GATHER, Operation.SCATTER)
+
+_SHORT, _LONG = 1 << 13, 1 << 20  # how much text is decoded to see one event
+_OPENINGS = 6  # objects an argument can be nested in, the event itself included
+_MOST_RANKS = 1 << 20
+
+_DTYPES = {name: code for code, name in enumerate(ELEMENT_BYTES)}
+_DTYPES |= {  # how the types of inputs are written
+    "float": _DTYPES["Float"], "double": _DTYPES["Double"], "int": _DTYPES["Int"], "long int": _DTYPES["Long"],
+    "long": _DTYPES["Long"], "short": _DTYPES["Short"], "signed char": _DTYPES["Char"], "unsigned char": _DTYPES["Byte"],
+    "bool": _DTYPES["Bool"], "c10::BFloat16": _DTYPES["BFloat16"], "c10::Half": _DTYPES["Half"],
+}  # fmt: skip
+
+
+class _Found(NamedTuple):
+    """One event that names a collective; times as text."""
+
+    category: str
+    name: str
+    track: tuple[Scalar, Scalar]
+    ts: bytes
+    dur: bytes
+    args: dict[str, Any]
+
+
+class _Decimal(str):
+    """The text of a number with a point or an exponent."""
+
+    __slots__ = ()
+
+
+_decoder = json.JSONDecoder(strict=False, parse_float=_Decimal, parse_constant=lambda _: None)
+
+
+class CollectiveEvents:
+    """Collects the events about collectives from stretches of text that hold whole events."""
+
+    def __init__(self) -> None:
+        self._found: list[_Found] = []
+        self._named = False
+
+    def look(self, text: bytes) -> None:
+        """Keeps what a stretch of text says about collectives."""
+        self._named = self._named or _NAMED in text
+        # Annotations repeat what named records say, with less in it.
+        for sign in (_NAMED, _SYMMETRIC_MEMORY) if self._named else (*_ANNOTATED, _SYMMETRIC_MEMORY):
+            at = text.find(sign)
+            while at >= 0:
+                event, end = _event_around(text, at)
+                if event is not None:
+                    self._found.append(event)
+                at = text.find(sign, max(end, at + 1))
+
+    def table(
+        self,
+        thread_of: Callable[[Scalar, Scalar], int],
+        base_ns: int,
+        job: Mapping[str, Any],
+        rank: int,
+    ) -> tuple[CollectiveRecords, tuple[ProcessGroup, ...]]:
+        """The records with their groups; events without a usable time are left out.
+
+        Args:
+            thread_of: position of the thread of a (pid, tid), -1 if it has none.
+            base_ns: what times count from.
+            job: distributedInfo of the trace.
+            rank: rank of the trace, -1 if it does not say.
+        """
+        start, start_read = nanoseconds([found.ts for found in self._found])
+        dur, dur_read = nanoseconds([found.dur for found in self._found])
+        start = start + base_ns
+        usable = start_read & dur_read & (np.abs(start) < LIMIT_NS)
+        groups = _Groups(job)
+        rows = []
+        for i in np.flatnonzero(usable).tolist():
+            found = self._found[i]
+            begin, end = int(start[i]), int(start[i]) + max(int(dur[i]), 0)
+            kernel = found.category in _KERNELS
+            thread = -1 if kernel else thread_of(*found.track)
+            if kernel or thread >= 0:
+                row = _row(found, groups, rank)
+                if row is not None:
+                    correlation = _whole(found.args.get("correlation")) if kernel else NOT_RECORDED
+                    rows.append((begin, end, thread, correlation, *row))
+        table = CollectiveRecords.from_rows(rows)
+        order: npt.NDArray[np.int64] = np.lexsort((-table.end_ns, table.start_ns))
+        return table.take(order), groups.known()
+
+
+def _event_around(text: bytes, at: int) -> tuple[_Found | None, int]:
+    """The complete event of GPU or host that holds a position of the text, None if it is of another kind; and where it ends."""
+    opening = at
+    for _ in range(_OPENINGS):
+        opening = text.rfind(b"{", 0, opening)
+        if opening < 0:
+            break
+        for reach in (_SHORT, _LONG):
+            part = text[opening : opening + max(reach, at - opening + reach)].decode("utf-8", "replace")
+            try:
+                values, length = _decoder.raw_decode(part)
+            except (ValueError, RecursionError):
+                continue
+            end = opening + len(part[:length].encode("utf-8", "replace"))
+            if end > at and isinstance(values.get("ph"), str):
+                return _found(values), end
+            break
+    return None, at + 1
+
+
+def _found(values: dict[str, Any]) -> _Found | None:
+    category, args = values.get("cat"), values.get("args")
+    if values["ph"] != "X" or category not in (*_KERNELS, *_HOST) or not isinstance(args, dict):
+        return None
+    name = values.get("name")
+    times = [str(values.get(key, "")).encode("ascii", "replace") for key in ("ts", "dur")]
+    return _Found(category, name if isinstance(name, str) else "", (values.get("pid"), values.get("tid")), times[0], times[1], args)
+
+
+def _row(found: _Found, groups: _Groups, rank: int) -> tuple[int, ...] | None:
+    """Operation to largest_out of the record of an event, None if it moves nothing."""
+    args = found.args
+    named = args.get("Collective name")
+    operation = operation_named(named) if isinstance(named, str) else operation_of_range(found.name)
+    if operation is Operation.UNKNOWN:
+        return None
+    group = groups.position(args)
+    ranks = groups.ranks(group)
+    if isinstance(named, str):
+        elements_in, elements_out = (_count(args.get(key)) for key in ("In msg nelems", "Out msg nelems"))
+        dtype = _DTYPES.get(str(args.get("dtype")), 0)
+    else:
+        elements_in, dtype = _first_input(args)
+        elements_out = elements_in if operation in (Operation.ALL_REDUCE, Operation.BROADCAST) else NOT_RECORDED
+    source, destination = _peers(found, operation, ranks, rank)
+    root = NOT_RECORDED
+    if operation in _ROOTED and (position := _count(args.get("Rank"))) >= 0:
+        # For an operation with a root PyTorch records the root's position in the group here, else the rank's own.
+        root = ranks[position] if position < len(ranks) else NOT_RECORDED if ranks else position
+    return (
+        operation,
+        group,
+        _count(args.get("Seq")),
+        dtype,
+        elements_in,
+        elements_out,
+        NOT_RECORDED,
+        source,
+        destination,
+        root,
+        _largest(args.get("In split size")),
+        _largest(args.get("Out split size")),
+    )
+
+
+def _peers(found: _Found, operation: Operation, ranks: Sequence[int], rank: int) -> tuple[int, int]:
+    """Ranks between which a send or receive goes; PyTorch records the other side, and both in the name of an annotation."""
+    if operation not in (Operation.SEND, Operation.RECV):
+        return NOT_RECORDED, NOT_RECORDED
+    source, destination = _count(found.args.get("Src Rank")), _count(found.args.get("Dst Rank"))
+    in_name = peers_of_range(found.name)
+    if source < 0 and destination < 0 and in_name is not None:
+        return tuple(ranks[p] if p < len(ranks) else NOT_RECORDED if ranks else p for p in in_name)  # type: ignore[return-value]
+    if operation is Operation.SEND:
+        return source if source >= 0 else rank, destination
+    return source, destination if destination >= 0 else rank
+
+
+class _Groups:
+    """The process groups met so far, each once."""
+
+    def __init__(self, job: Mapping[str, Any]) -> None:
+        self._positions: dict[ProcessGroup, int] = {}
+        self._by_arguments: dict[tuple[str, ...], int] = {}
+        self._order: list[ProcessGroup] = []
+        configured = job.get("pg_config")
+        listed = [entry for entry in configured if isinstance(entry, dict)] if isinstance(configured, list) else []
+        self._configured = {str(entry.get("pg_name")): _ranks(entry.get("ranks")) for entry in listed}
+
+    def position(self, args: Mapping[str, Any]) -> int:
+        """Position of the group that an event's arguments name, -1 if they name none."""
+        keys = ("Process Group Name", "Process Group Description", "Process Group Ranks", "Group size")
+        more = ("Global rank start", "Global rank stride")
+        key = tuple(str(args.get(k)) for k in (*keys, *more))
+        if key not in self._by_arguments:
+            self._by_arguments[key] = self._new(args)
+        return self._by_arguments[key]
+
+    def _new(self, args: Mapping[str, Any]) -> int:
+        name, size = args.get("Process Group Name"), _count(args.get("Group size"))
+        if not isinstance(name, str | int) and size < 0:
+            return NOT_RECORDED
+        first, stride = _count(args.get("Global rank start")), _count(args.get("Global rank stride"))
+        ranks = _ranks(args.get("Process Group Ranks"))
+        if not ranks and first >= 0 and stride > 0 and 0 < size <= _MOST_RANKS:  # the list is cut where it is long
+            ranks = tuple(range(first, first + stride * size, stride))
+        ranks = ranks or self._configured.get(str(name), ())
+        description = args.get("Process Group Description")
+        group = ProcessGroup(
+            "" if name is None else str(name),
+            description if isinstance(description, str) and description != "undefined" else "",
+            ranks if size in (NOT_RECORDED, len(ranks)) else (),
+            size if size >= 0 else len(ranks) or NOT_RECORDED,
+        )
+        if group not in self._positions:
+            self._positions[group] = len(self._order)
+            self._order.append(group)
+        return self._positions[group]
+
+    def ranks(self, position: int) -> tuple[int, ...]:
+        """The ranks of a group, empty if not known."""
+        return self._order[position].ranks if position >= 0 else ()
+
+    def known(self) -> tuple[ProcessGroup, ...]:
+        """The groups in order of their position."""
+        return tuple(self._order)
+
+
+def _ranks(value: Any) -> tuple[int, ...]:
+    """Ranks written as a list or as the text of one; empty where they are not all there ("[0, 1, ..., 63]")."""
+    numbers = list(_integers(value))
+    return () if None in numbers else tuple(n for n in numbers if n is not None and n >= 0)
+
+
+def _largest(splits: Any) -> int:
+    """The largest of the split sizes, -1 where they are equal or not all recorded."""
+    numbers = list(_integers(splits))
+    known = [n for n in numbers if n is not None]
+    return max(known) if known and len(known) == len(numbers) else NOT_RECORDED
+
+
+def _integers(value: Any) -> Iterator[int | None]:
+    """The numbers of a list or of its text, None for what is no number."""
+    if isinstance(value, str):
+        value = [part.strip() for part in value.strip("[] ").split(",") if part.strip()]
+    for part in value if isinstance(value, list) else ():
+        number = _whole(part)
+        yield number if number != NOT_RECORDED else None
+
+
+def _first_input(args: Mapping[str, Any]) -> tuple[int, int]:
+    """Elements and dtype code of the first input, -1 and 0 if shapes were not recorded."""
+    dims, types = args.get("Input Dims"), args.get("Input type")
+    first = dims[0] if isinstance(dims, list) and dims else None
+    if not isinstance(first, list) or not first or not all(isinstance(d, int) and d >= 0 for d in first):
+        return NOT_RECORDED, 0
+    kind = types[0] if isinstance(types, list) and types else ""
+    return min(prod(first), LIMIT_NS), _DTYPES.get(str(kind), 0)
+
+
+def _count(value: Any) -> int:
+    """A number that counts something, -1 for anything else."""
+    return max(_whole(value), NOT_RECORDED)
+
+
+def _whole(value: Any) -> int:
+    """An integer, or the text of one; -1 for anything else."""
+    try:
+        number = int(value) if isinstance(value, int | str) and not isinstance(value, bool) else NOT_RECORDED
+    except ValueError:
+        return NOT_RECORDED
+    return number if -(1 << 63) <= number < 1 << 63 else NOT_RECORDED
