@@ -9,9 +9,22 @@ from typing import TypeVar
 import numpy as np
 
 from traceread.errors import Notice
-from traceread.model import Activities, Calls, CodeColumn, IntColumn, Ranges, StreamWaits, Table, Thread, Trace
+from traceread.model import (
+    Activities,
+    Calls,
+    CodeColumn,
+    CollectiveRecords,
+    IntColumn,
+    ProcessGroup,
+    Ranges,
+    StreamWaits,
+    Table,
+    Thread,
+    Trace,
+)
 
 _T = TypeVar("_T", bound=Table)
+_Tables = tuple[Activities, Calls, Ranges, StreamWaits, CollectiveRecords]
 _LARGEST_ID = 1 << 62
 
 
@@ -55,7 +68,8 @@ def joined(traces: Sequence[Trace]) -> Trace:
     traces = sorted(traces, key=lambda trace: extent(trace) or (0, 0))
     names: dict[str, int] = {}
     threads: dict[tuple[int, int], Thread] = {}
-    parts: list[tuple[Activities, Calls, Ranges, StreamWaits]] = []
+    groups: dict[ProcessGroup, int] = {}
+    parts: list[_Tables] = []
     highest = 0
     for trace in traces:
         name = np.array([names.setdefault(text, len(names)) for text in trace.names], np.int32)
@@ -65,9 +79,10 @@ def joined(traces: Sequence[Trace]) -> Trace:
                 threads[thread.pid, thread.tid] = thread
         positions = list(threads)
         thread_of = np.array([positions.index((thread.pid, thread.tid)) for thread in trace.threads], np.int32)
-        part, highest = _recoded(trace, name, thread_of, highest)
+        group_of = np.array([groups.setdefault(group, len(groups)) for group in trace.groups], np.int32)
+        part, highest = _recoded(trace, name, thread_of, group_of, highest)
         parts.append(part)
-    activities, calls, ranges, waits = zip(*parts, strict=True)
+    activities, calls, ranges, waits, records = zip(*parts, strict=True)
     spans = [trace.capture_ns or extent(trace) or (0, 0) for trace in traces]
     files = tuple(dict.fromkeys(file for trace in traces for file in trace.files))
     shown = ", ".join(file.name for file in files[:3]) + (f" and {len(files) - 3} more" if len(files) > 3 else "")
@@ -86,6 +101,8 @@ def joined(traces: Sequence[Trace]) -> Trace:
         calls=_stacked(calls),
         ranges=_stacked(ranges),
         stream_waits=_stacked(waits),
+        collective_records=_stacked(records),
+        groups=tuple(groups),
         recorded=frozenset().union(*(trace.recorded for trace in traces)),
         versions=versions,
         notices=(*dict.fromkeys(notice for trace in traces for notice in trace.notices), Notice("joined-windows", message)),
@@ -95,7 +112,7 @@ def joined(traces: Sequence[Trace]) -> Trace:
     )
 
 
-def _recoded(trace: Trace, name: CodeColumn, thread_of: CodeColumn, used: int) -> tuple[tuple[Activities, Calls, Ranges, StreamWaits], int]:
+def _recoded(trace: Trace, name: CodeColumn, thread_of: CodeColumn, group_of: CodeColumn, used: int) -> tuple[_Tables, int]:
     """The tables of a trace with these codes and positions, correlation ids above `used` if any was used; and the highest id."""
     activities, calls, ranges, waits = trace.activities, trace.calls, trace.ranges, trace.stream_waits
     ids = np.concatenate((activities.correlation, calls.correlation, waits.correlation))
@@ -110,7 +127,10 @@ def _recoded(trace: Trace, name: CodeColumn, thread_of: CodeColumn, used: int) -
     calls = calls.replace(name=name[calls.name], thread=thread_of[calls.thread], correlation=moved(calls.correlation))
     ranges = ranges.replace(name=name[ranges.name], thread=thread_of[ranges.thread])
     waits = waits.replace(correlation=moved(waits.correlation), event_correlation=moved(waits.event_correlation))
-    return (activities, calls, ranges, waits), max(used, highest + offset)
+    records = trace.collective_records
+    thread, group = np.append(thread_of, np.int32(-1)), np.append(group_of, np.int32(-1))  # -1 stays -1
+    records = records.replace(thread=thread[records.thread], group=group[records.group], correlation=moved(records.correlation))
+    return (activities, calls, ranges, waits, records), max(used, highest + offset)
 
 
 def _stacked(tables: Sequence[_T]) -> _T:
