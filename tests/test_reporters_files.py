@@ -1,6 +1,7 @@
 import os
 import stat
 import sys
+from pathlib import Path
 
 import pytest
 import reporter_profiles as profiles
@@ -10,6 +11,10 @@ from traceread.reporters import format_of, render, save_report
 from traceread.reporters.files import write_text
 
 
+def names(folder):
+    return sorted(path.name for path in folder.iterdir())
+
+
 @pytest.mark.parametrize(
     ("name", "start"), [("a.txt", "run/"), ("a.md", "# run"), ("a.JSON", "{"), ("a.csv", "rank,"), ("a.html", "<!DOCTYPE")]
 )
@@ -17,7 +22,7 @@ def test_save_picks_the_format_by_extension(tmp_path, name, start):
     path = tmp_path / name
     assert profiles.one_rank().save(path) == path
     assert path.read_text("utf-8").startswith(start)
-    assert os.listdir(tmp_path) == [name]
+    assert names(tmp_path) == [name]
 
 
 @pytest.mark.parametrize("name", ["report", "report.pdf", ".json"])
@@ -25,7 +30,7 @@ def test_unknown_extension(tmp_path, name):
     with pytest.raises(OutputError) as caught:
         save_report(profiles.one_rank(), tmp_path / name)
     assert ".md" in caught.value.hint
-    assert os.listdir(tmp_path) == []
+    assert names(tmp_path) == []
 
 
 def test_unknown_format():
@@ -44,14 +49,14 @@ def test_a_failure_keeps_what_was_there(tmp_path, monkeypatch):
     with pytest.raises(OutputError, match="No space left on device"):
         write_text(path, "half")
     assert path.read_text() == "good"
-    assert os.listdir(tmp_path) == ["report.md"]
+    assert names(tmp_path) == ["report.md"]
 
 
 def test_an_interrupt_leaves_nothing_behind(tmp_path, monkeypatch):
     monkeypatch.setattr(os, "fsync", lambda _: (_ for _ in ()).throw(KeyboardInterrupt))
     with pytest.raises(KeyboardInterrupt):
         write_text(tmp_path / "report.md", "half")
-    assert os.listdir(tmp_path) == []
+    assert names(tmp_path) == []
 
 
 def test_permissions_are_kept(tmp_path):
@@ -82,10 +87,8 @@ def test_a_missing_directory(tmp_path):
 
 @pytest.mark.skipif(sys.platform == "win32", reason="no /dev/null")
 def test_devices_are_written_to_not_replaced():
-    from pathlib import Path
-
     write_text(Path("/dev/null"), "x")
-    assert stat.S_ISCHR(os.stat("/dev/null").st_mode)
+    assert Path("/dev/null").is_char_device()
 
 
 def test_text_that_utf8_cannot_hold_is_replaced(tmp_path):

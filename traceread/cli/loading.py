@@ -44,7 +44,6 @@ class LoadProgress:
     def __init__(self, wanted: bool) -> None:
         self._wanted = wanted
         self._begun = monotonic()
-        self._done = 0
         self._bar: Progress | None = None
         self._task: TaskID | None = None
 
@@ -56,16 +55,13 @@ class LoadProgress:
             self._bar.stop()
 
     def update(self, done: int, total: int | None) -> None:
-        """Shows how much of a file is read; called by the readers, file after file."""
+        """Shows how much is read; called by the readers."""
         if not self._wanted or monotonic() - self._begun < _PATIENCE_S:
             return
         if self._bar is None:
             self._bar, self._task = _bar()
         if self._task is not None:
-            if done < self._done:  # the next file
-                self._bar.reset(self._task)
             self._bar.update(self._task, completed=done, total=total)
-        self._done = done
 
 
 def _bar() -> tuple[Progress, TaskID]:

@@ -223,10 +223,9 @@ def ops_around(trace: Trace, steps: Steps, thread: npt.NDArray[np.int32], at: In
         end, code = r.end_ns[rows], r.name[rows]
         parent = _parents(end)
         innermost = np.searchsorted(r.start_ns[rows], at[mine], side="right") - 1
-        while True:
-            closed = (innermost >= 0) & (end[innermost] <= at[mine])
-            if not closed.any():
-                break
+        closed = np.arange(len(mine))
+        while len(closed):
+            closed = closed[(innermost[closed] >= 0) & (end[innermost[closed]] <= at[mine][closed])]
             innermost[closed] = parent[innermost[closed]]
         codes, of = np.unique(code, return_inverse=True)
         aten = np.array([trace.names[c].startswith("aten::") for c in codes.tolist()], bool)[of]
@@ -246,11 +245,11 @@ def ops_around(trace: Trace, steps: Steps, thread: npt.NDArray[np.int32], at: In
 def _parents(end: IntColumn) -> IntColumn:
     """For each range, sorted by (start, -end), the position of the nearest earlier one that ends later or with it, -1 if none."""
     parent = np.arange(len(end)) - 1
-    while True:
-        shorter = (parent >= 0) & (end[parent] < end)
-        if not shorter.any():
-            return parent
+    shorter = np.arange(len(end))
+    while len(shorter):  # what lies between a range and its candidate ends earlier, and so does what lies before a shorter candidate
+        shorter = shorter[(parent[shorter] >= 0) & (end[parent[shorter]] < end[shorter])]
         parent[shorter] = parent[parent[shorter]]
+    return parent
 
 
 @dataclass(frozen=True)
