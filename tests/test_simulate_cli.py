@@ -28,6 +28,11 @@ def test_faults_can_be_removed(tmp_path):
     assert not any(i["cause"] == "host_sync" for i in truth["idle"])
 
 
+def test_some_ranks_can_be_written_without_the_truth(tmp_path):
+    assert main(["simulate", "straggler-gc", "-o", str(tmp_path), "--steps", "2", "--write", "0,2-3", "--no-truth"]) == 0
+    assert sorted(p.name for p in tmp_path.iterdir()) == [f"rank{r}.pt.trace.json.gz" for r in (0, 2, 3)]
+
+
 def test_it_lists_the_scenarios(capsys):
     assert main(["simulate", "--list"]) == 0
     lines = capsys.readouterr().out.splitlines()
@@ -40,6 +45,7 @@ def test_it_lists_the_scenarios(capsys):
         (["no-such"], 1, "no scenario called 'no-such'"),
         (["healthy"], 1, "traceread simulate healthy -o DIR"),
         (["item-sync", "-o", "x", "--without", "nothing"], 1, "no fault called nothing"),
+        (["item-sync", "-o", "x", "--write", "0-7"], 1, "not ranks of a job of 2"),
         ([], 2, ""),
     ],
 )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -27,8 +28,10 @@ def add_parser(subparsers: Any) -> argparse.ArgumentParser:
     parser.add_argument("--format", choices=("kineto", "nsys"), default="kineto", help="what profiler to imitate (default: kineto)")
     parser.add_argument("--ranks", type=int, metavar="N", help="number of ranks (default: the scenario's)")
     parser.add_argument("--steps", type=int, metavar="N", help="recorded steps (default: the scenario's)")
+    parser.add_argument("--write", metavar="RANKS", help='ranks to write, such as "0-3,7" (default: the scenario\'s)')
     parser.add_argument("--seed", type=int, default=0, metavar="N", help="seed of the jitter (default: 0)")
     parser.add_argument("--without", action="append", default=[], metavar="FAULT", help='remove a planted fault; "all" removes every one')
+    parser.add_argument("--no-truth", action="store_true", help="do not write truth.json")
     kineto = parser.add_argument_group("PyTorch traces")
     kineto.add_argument(
         "--era",
@@ -74,13 +77,27 @@ def run(args: argparse.Namespace) -> int:
     if args.output is None:
         raise SelectionError("Where to? No output directory was given.", f"Type `traceread simulate {args.scenario} -o DIR`.")
     capture = _capture(args)
+    if args.write:
+        job = replace(job, written=_ranks(args.write, args.ranks or job.ranks))
     without = frozenset(job.faults if "all" in args.without else args.without)
     # eras of whole microseconds are simulated in microseconds, so that nothing is rounded
     tick = 1_000 if capture.format == "kineto" and capture.era in ("us", "2021") else 1
     simulated = simulate(job, ranks=args.ranks, steps=args.steps, seed=args.seed, tick=tick, without=without)
-    paths = write_run(simulated, args.output, capture)
-    print(f"{len(paths)} trace{'s' if len(paths) > 1 else ''} and truth.json in {args.output}", file=sys.stderr)
+    paths = write_run(simulated, args.output, capture, truth=not args.no_truth)
+    files = f"{len(paths)} trace{'s' if len(paths) > 1 else ''}" + ("" if args.no_truth else " and truth.json")
+    print(f"{files} in {args.output}", file=sys.stderr)
     return 0
+
+
+def _ranks(text: str, world: int) -> tuple[int, ...]:
+    """Ranks from a list of numbers and ranges."""
+    found: set[int] = set()
+    for part in text.split(","):
+        first, _, last = part.strip().partition("-")
+        if not first.isdigit() or not (last or first).isdigit() or int(last or first) >= world:
+            raise SelectionError(f"{text!r} are not ranks of a job of {world}.", f'Type ranks as "0-3,7", below {world}.')
+        found.update(range(int(first), int(last or first) + 1))
+    return tuple(sorted(found))
 
 
 def _capture(args: argparse.Namespace) -> Capture:

@@ -118,7 +118,6 @@ class Host:
         self.range_collective: dict[int, tuple[int, int]] = {}  # row of record_param_comms → library code, number
         self.overhead: list[tuple[int, int, int]] = []  # of the profiler: start, end, row
         self.loaded: set[int] = set()  # kernels whose code is loaded
-        self.loads: list[tuple[int, int, int]] = []  # thread, start, end
         self.closed = UNKNOWN
         self._events: dict[int, tuple[int, int]] = {}  # slot → activity, row of the recording call
         self._done: dict[str, deque[int]] = defaultdict(deque)
@@ -273,7 +272,7 @@ class Host:
         return True
 
     def _first_launch(self, thread: Thread, ins: Instruction) -> bool:
-        _, code, stream, op, before, call, after, between, ticks, name, load = ins
+        _, code, stream, op, before, call, after, between, ticks, name, load, loading_row = ins
         loading = 0 if code in self.loaded else load
         row = len(self.call_start)
         if not self._launch_one(thread, code, stream, op, before, call, after, between, ticks, name, loading):
@@ -281,7 +280,8 @@ class Host:
         if loading:
             self.loaded.add(code)
             self.spans.append(Span(thread.id, self.call_start[row], self.call_end[row], Nature.COMPILE))
-            self.loads.append((thread.id, self.call_start[row], self.call_end[row]))
+            if loading_row >= 0:
+                self._range(thread, loading_row, self.call_start[row] + 1, self.call_end[row] - call)
         return True
 
     def _copy_begin(self, thread: Thread, ins: Instruction) -> bool:

@@ -6,8 +6,8 @@ import zlib
 from dataclasses import dataclass
 
 from traceread.simulate.job import Phase, Site, emit_all
-from traceread.simulate.kernels import MIXES
-from traceread.simulate.program import US, Activity, Code, Collective, Graph, HostCost, Nature, Stream
+from traceread.simulate.kernels import MIXES, Kernel
+from traceread.simulate.program import US, Code, Collective, Graph, HostCost, Nature, Stream
 
 AUTOGRAD, SIDE, LOADER = 1, 2, 3
 """Threads beside the main one: autograd, a helper (checkpoint writer), the first loader worker."""
@@ -334,19 +334,27 @@ class Recompile(Phase):
 
 @dataclass(frozen=True)
 class LoadCode(Phase):
-    """Kernels that run for the first time: loading the code of each takes `ns` inside its launch call."""
+    """Kernels that run for the first time: loading the code of each takes `ns` inside its launch call.
+
+    Attributes:
+        kernels: how many.
+        ns: time to load the code of one.
+        each: length of each.
+        fresh: new names in every step, as with changing shapes.
+        recorded: whether the profiler has a row for the loading.
+    """
 
     kernels: int
     ns: int
     each: int = 200 * US
-    fresh: bool = True  # new names in every step, as with changing shapes
+    fresh: bool = True
+    recorded: bool = False
 
     def emit(self, code: Code, site: Site) -> None:
         """First launches."""
-        kernel = MIXES["compiled"][0]
         for i in range(self.kernels):
             name = f"triton_poi_fused_add_{site.step * self.kernels + i if self.fresh else i}"
-            code.kernel(type(kernel)(name, name, call="cudaLaunchKernel"), self.each, load_ns=self.ns)
+            code.first_launch(Kernel(name, name), self.each, self.ns, recorded=self.recorded)
 
     @property
     def varies(self) -> frozenset[str]:
@@ -418,19 +426,7 @@ class GraphReplay(Phase):
         nodes = []
         for i in range(self.nodes):
             kernel = mix[i % len(mix)]
-            activity = code.library.activity(
-                Activity(
-                    kernel.name,
-                    kernel.amd or kernel.name,
-                    "kernel",
-                    "cudaGraphLaunch",
-                    grid=kernel.grid,
-                    block=kernel.block,
-                    registers=kernel.registers,
-                    shared=kernel.shared,
-                    short=kernel.short,
-                )
-            )
+            activity = code.library.kernel(kernel, "cudaGraphLaunch")
             nodes.append((activity, max(self.each // code.tick, 1), int(Stream.COMPUTE)))
         graph = Graph(self.name, tuple(nodes), tuple(i // 10 % self.recorded == 0 or i == self.nodes - 1 for i in range(self.nodes)))
         with code.range("CUDAGraph::replay", "op"):

@@ -156,6 +156,12 @@ class Library:
         """The code of an activity."""
         return self._code(self.activities, entry)
 
+    def kernel(self, kernel: Kernel, call: str = "") -> int:
+        """The code of a kernel, launched by another call than usual if given."""
+        amd, by, short = kernel.amd or kernel.name, call or kernel.call, kernel.short
+        shape = kernel.grid, kernel.block, kernel.registers, kernel.shared
+        return self.activity(Activity(kernel.name, amd, "kernel", by, 0, "", False, *shape, short))
+
     def range(self, text: str, kind: str) -> int:
         """The code of a range name."""
         return self._code(self.ranges, Range(text, kind))
@@ -199,24 +205,14 @@ class Code:
         """Restart the jitter at a place of the job's description."""
         self.write(Op.SEED, zlib.crc32(place.encode()))
 
-    def kernel(self, kernel: Kernel, ns: int, stream: Stream = Stream.COMPUTE, cost: HostCost | None = None, load_ns: int = 0) -> None:
-        """Launch a kernel from its operator; `load_ns` is spent in the first launch of this name in the process."""
-        code = self.library.activity(
-            Activity(
-                kernel.name,
-                kernel.amd or kernel.name,
-                "kernel",
-                kernel.call,
-                grid=kernel.grid,
-                block=kernel.block,
-                registers=kernel.registers,
-                shared=kernel.shared,
-                short=kernel.short,
-            )
-        )
-        self._launch(
-            Op.FIRST_LAUNCH if load_ns else Op.LAUNCH, code, kernel.op, ns, stream, cost, *([load_ns // self.tick] if load_ns else [])
-        )
+    def kernel(self, kernel: Kernel, ns: int, stream: Stream = Stream.COMPUTE, cost: HostCost | None = None) -> None:
+        """Launch a kernel from its operator."""
+        self._launch(Op.LAUNCH, self.library.kernel(kernel), kernel.op, ns, stream, cost)
+
+    def first_launch(self, kernel: Kernel, ns: int, load_ns: int, *, recorded: bool = False) -> None:
+        """Launch a kernel; the first launch of its name in the process spends `load_ns` on its code, in a row of its own if recorded."""
+        row = self.library.range("Lazy Function Loading", "loading") if recorded else -1
+        self._launch(Op.FIRST_LAUNCH, self.library.kernel(kernel), kernel.op, ns, Stream.COMPUTE, None, load_ns // self.tick, row)
 
     def copy(self, direction: str, size: int, ns: int, stream: Stream = Stream.COMPUTE, op: str = "aten::copy_") -> None:
         """Launch an asynchronous copy; `direction` is HtoD or DtoH to or from pinned memory, or DtoD."""

@@ -67,7 +67,7 @@ STEP = (
     gather(0, "forward"),
     Compute(10, KERNEL, "embedding", layer=10),
     *forward(range(10)),
-    Fault("item", (Item(), CpuOps(120 * MS))),
+    Fault("item", (Item(), CpuOps(120 * MS, each=700 * US, gap=100 * US))),
     *forward(range(10, LAYERS)),
     Fault(
         "reduce-scatter",

@@ -2,7 +2,7 @@
 
 from traceread.simulate.job import Fault, Job
 from traceread.simulate.models import BATCH, SHALLOW, backward, forward, update
-from traceread.simulate.phases import RecordEvent, Synchronize
+from traceread.simulate.phases import Poll, RecordEvent, Synchronize
 
 JOB = Job(
     "sync-while-busy",
@@ -13,6 +13,7 @@ JOB = Job(
         RecordEvent("activations"),
         forward(24),
         backward(),
+        Poll(2),
         Fault("sync", (Synchronize(event="activations"),)),
         update(),
     ),
