@@ -1,0 +1,137 @@
+"""The whole pipeline against simulated captures whose truth is known."""
+
+import importlib.util
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import traceread
+from traceread.model import RangeKind
+from traceread.simulate import Capture, scenarios, simulate, write_run
+
+
+def _benchmark():
+    spec = importlib.util.spec_from_file_location("accuracy", Path(__file__).parents[1] / "benchmarks" / "accuracy.py")
+    module = sys.modules[spec.name] = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+accuracy = _benchmark()
+SCENARIOS = scenarios()
+
+
+def few(name: str) -> dict[str, int]:
+    job = SCENARIOS[name]
+    return {"ranks": min(job.ranks, 4), "steps": 4 if job.cut else 3}
+
+
+@pytest.mark.parametrize("format_", ["kineto", "nsys"])
+@pytest.mark.parametrize("name", SCENARIOS)
+def test_every_idle_cause_is_within_one_percent_of_the_step(name, format_, tmp_path):
+    result = accuracy.measure(SCENARIOS[name], Capture(format_, compress=False), tmp_path, **few(name))
+    assert result.adds_up
+    assert result.windows_agree
+    error, cause = result.error
+    assert error <= accuracy.TOLERANCE, f"{cause}\n{accuracy.detail(result)}"
+
+
+VARIANTS = {
+    "spring 2024": Capture(era="ns-epoch", compress=False),
+    "microseconds": Capture(era="us", compress=False),
+    "2021": Capture(era="2021", compress=False),
+    "AMD": Capture(vendor="amd", compress=False),
+    "stacks, shapes and stream waits": Capture(stacks=True, shapes=True, sync_events=True),
+    "no metadata of collectives": Capture(collectives=False, compress=False),
+    "nsys 2021": Capture("nsys", schema="old"),
+    "nsys 2023": Capture("nsys", schema="middle", files="job"),
+    "one file for the job": Capture("nsys", files="job"),
+    "graphs as one": Capture("nsys", graphs="graph"),
+    "odd exports": Capture("nsys", oddities=frozenset({"bad-text", "user-columns", "data-loss"})),
+}
+
+
+@pytest.mark.parametrize("name", ["item-sync", "pageable-copies", "cuda-graph", "first-launch"])
+@pytest.mark.parametrize("variant", VARIANTS)
+def test_no_era_vendor_or_schema_changes_the_answer(variant, name, tmp_path):
+    result = accuracy.measure(SCENARIOS[name], VARIANTS[variant], tmp_path, steps=3)
+    assert result.passes, accuracy.detail(result)
+
+
+def classes(directory: Path) -> list[tuple]:
+    rows = traceread.analyze(traceread.load(directory)).partition.to_dict()
+    return [(r["rank"], r["step"], r["end_ns"] - r["start_ns"], tuple(r["classes"].items())) for r in rows]
+
+
+@pytest.mark.parametrize("name", ["item-sync", "straggler-data", "checkpoint-async", "capture-cut", "eval-between-steps"])
+def test_both_formats_and_all_schemas_give_the_same_partition(name, tmp_path):
+    run = simulate(SCENARIOS[name], **few(name))
+    captures = [Capture("kineto"), *(Capture("nsys", schema=schema) for schema in ("old", "middle", "new"))]
+    found = []
+    for i, capture in enumerate(captures):
+        write_run(run, tmp_path / str(i), capture, counterfactuals=False, truth=False)
+        found.append(classes(tmp_path / str(i)))
+    assert found[0]
+    assert all(one == found[0] for one in found[1:])
+
+
+@pytest.mark.parametrize("name", ["healthy", "pageable-copies", "cuda-graph", "fsdp-tail"])
+def test_one_timeline_gives_equal_tables_through_both_formats(name, tmp_path):
+    run = simulate(SCENARIOS[name], **few(name))
+    profiles = []
+    for capture in (Capture("kineto"), Capture("nsys")):
+        write_run(run, tmp_path / capture.format, capture, counterfactuals=False, truth=False)
+        profiles.append(traceread.load(tmp_path / capture.format))
+    for kineto, nsys in zip(*profiles, strict=True):
+        assert kineto.rank == nsys.rank
+        for column in (
+            "start_ns",
+            "end_ns",
+            "kind",
+            "device",
+            "stream",
+            "correlation",
+            "bytes",
+            "copy_kind",
+            "pageable",
+            "category",
+            "family",
+        ):
+            ours, theirs = getattr(kineto.activities, column), getattr(nsys.activities, column)
+            both = (ours >= 0) & (theirs >= 0) if column == "bytes" else slice(None)
+            assert np.array_equal(ours[both], theirs[both]), column
+        assert names_of(kineto, kineto.activities.name) == names_of(nsys, nsys.activities.name)
+        for column in ("start_ns", "end_ns", "correlation"):
+            assert np.array_equal(getattr(kineto.calls, column), getattr(nsys.calls, column)), column
+        assert names_of(kineto, kineto.calls.name) == names_of(nsys, nsys.calls.name)
+        assert tids_of(kineto, kineto.calls.thread) == tids_of(nsys, nsys.calls.thread)
+        for kind in (RangeKind.OP, RangeKind.ANNOTATION):
+            assert ranges_of(kineto, kind) == ranges_of(nsys, kind)
+
+
+def names_of(trace, codes):
+    return [trace.names[c] for c in codes]
+
+
+def tids_of(trace, codes):
+    return [trace.threads[c].tid for c in codes]
+
+
+def ranges_of(trace, kind):
+    """Ranges of a kind; NCCL's own NVTX ranges stand in one format alone."""
+    r = trace.ranges
+    rows = zip(r.start_ns.tolist(), r.end_ns.tolist(), names_of(trace, r.name), tids_of(trace, r.thread), r.kind.tolist(), strict=True)
+    own = [row for row in rows if row[4] == kind]
+    return sorted(row for row in own if not row[2].startswith("nccl") or row[2].startswith("nccl:"))
+
+
+def test_stacks_change_nothing_but_which_silence_is_unattributed(tmp_path):
+    for name in ("item-sync", "data-stall", "checkpoint"):
+        found = []
+        for stacks in (False, True):
+            directory = tmp_path / f"{name}{stacks}"
+            write_run(simulate(SCENARIOS[name], steps=3), directory, Capture(stacks=stacks), counterfactuals=False, truth=False)
+            found.append(classes(directory))
+        assert found[0] == found[1]
