@@ -27,7 +27,7 @@ Exit codes: 0 done, 1 could not (one line says why and what to do), 2 wrong usag
 """
 
 _SVG = """\
-<svg viewBox="0 0 {terminal_width} {terminal_height}" xmlns="http://www.w3.org/2000/svg" role="img" aria-label="traceread report in a terminal">
+<svg viewBox="0 0 {terminal_width} {terminal_height}" xmlns="http://www.w3.org/2000/svg" role="img" aria-label="traceread report">
 <style>
 .{unique_id}-matrix {{ font-family: ui-monospace, "DejaVu Sans Mono", Menlo, Consolas, monospace; font-size: {char_height}px; \
 line-height: {line_height}px; }}

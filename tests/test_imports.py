@@ -19,6 +19,7 @@ PIPELINE = (
     "categories",
     "config",
     "measurements",
+    "findings",
     "rules",
     "report",
     "selection",
