@@ -20,8 +20,8 @@ import numpy as np
 import numpy.typing as npt
 
 from traceread.errors import CorruptTrace, InputError, LimitExceeded, Notice, TraceNotFound, UnknownFormat, UnsupportedSchema
-from traceread.model import NOT_RECORDED, Activities, Calls, Capability, RangeKind, Ranges, Trace
-from traceread.readers import nsys_gpu, nsys_host, nsys_job, nsys_waits
+from traceread.model import NOT_RECORDED, Activities, Calls, Capability, CollectiveRecords, RangeKind, Ranges, Trace
+from traceread.readers import nsys_collectives, nsys_gpu, nsys_host, nsys_job, nsys_waits
 from traceread.readers.formats import REPORT_SUFFIXES
 from traceread.readers.nsys_export import EVENTS, NO_PROCESS, REEXPORT, Export, in_order, pid_of, processes_of, stacked
 from traceread.readers.options import DEFAULTS, ReadOptions
@@ -135,10 +135,12 @@ def _read(export: Export, versions: dict[str, str], notices: list[Notice]) -> li
 
     hosts = {process: nsys_host.host_side(process, calls, ranges, thread_names) for process in processes}
     names = tuple(export.names)
+    payloads = nsys_collectives.payloads(export, processes)
     traces = []
     for process, device in owners:
         threads, own_calls, own_ranges = hosts[process]
         own, elsewhere = _divided(activities, gpu_process == process, device)
+        collectives, groups = nsys_collectives.records(process, own_ranges, names, threads, payloads)
         rank, rank_source, world_size = ranks[process, device]
         traces.append(
             Trace(
@@ -156,11 +158,13 @@ def _read(export: Export, versions: dict[str, str], notices: list[Notice]) -> li
                 calls=own_calls,
                 ranges=own_ranges,
                 stream_waits=nsys_waits.stream_waits(process, own_calls, names, syncs, records, elsewhere),
-                recorded=_recorded(own, own_calls, own_ranges, bool((syncs.process == process).any())),
+                recorded=_recorded(own, own_calls, own_ranges, collectives, bool((syncs.process == process).any())),
                 versions=versions,
                 notices=tuple(notices),
                 capture_ns=nsys_job.capture_window(export, own),
                 clock="epoch" if export.base_ns else "relative",
+                collective_records=collectives,
+                groups=groups,
             )
         )
     return traces
@@ -208,7 +212,9 @@ def _refuse_incomplete(db: Database) -> None:
         raise CorruptTrace(f"{db.path}: incomplete export: nsys stopped before it wrote any events", REEXPORT, "incomplete-export")
 
 
-def _recorded(activities: Activities, calls: Calls, ranges: Ranges, synchronizations: bool) -> frozenset[Capability]:
+def _recorded(
+    activities: Activities, calls: Calls, ranges: Ranges, records: CollectiveRecords, synchronizations: bool
+) -> frozenset[Capability]:
     """What a trace holds. An absent table says that nothing was seen, not that nothing happened."""
     holds = {
         Capability.ACTIVITIES: len(activities) > 0,
@@ -218,6 +224,7 @@ def _recorded(activities: Activities, calls: Calls, ranges: Ranges, synchronizat
         Capability.OS_CALLS: bool((ranges.kind == RangeKind.OS).any()),
         Capability.COPY_KINDS: bool((activities.pageable != NOT_RECORDED).any()),
         Capability.SYNC_EVENTS: synchronizations,
+        Capability.COLLECTIVES: bool((records.bytes != NOT_RECORDED).any()),
         Capability.GRAPH_NODES: bool((activities.graph_node > 0).any()),
         Capability.OVERHEAD: bool(np.isin(ranges.kind, (RangeKind.PROFILER, RangeKind.LOADING, RangeKind.QUEUE_FULL)).any()),
     }

@@ -1,0 +1,122 @@
+"""Collective operations in an Nsight Systems export: ranges of NCCL and PyTorch that name one, with NCCL's payloads where exported.
+
+NCCL writes each of its functions as a range. Sizes and communicators stand in the range's payload, a blob that is only there
+after `nsys export --include-blobs=true`.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from traceread.model import NOT_RECORDED, CollectiveRecords, Operation, ProcessGroup, RangeKind, Ranges, Thread
+from traceread.readers.nsys_export import NVTX, THREAD_BITS, Export, among
+from traceread.readers.operation_names import operation_of_range, peers_of_range
+
+SCHEMA_ENTRIES = "NVTX_PAYLOAD_SCHEMA_ENTRIES"
+
+_HEADER = struct.Struct("<4Q")  # domain, schema, size of the payload, size of what precedes it
+_SIZES = {5: "<i", 18: "<Q", 22: "<Q"}  # NVTX payload entry types: int, 64-bit id, size
+_COMMUNICATOR, _BYTES, _ROOT, _PEER, _RANKS = "NCCL communicator ID", "Message size [bytes]", "Root", "Peer rank", "No. of ranks"
+
+Payload = dict[str, int]
+
+
+@dataclass(frozen=True)
+class Payloads:
+    """What NCCL wrote beside its ranges.
+
+    Attributes:
+        of_range: payload of the range that starts on a global thread id at a time.
+        sizes: number of ranks of each communicator whose creation was recorded.
+    """
+
+    of_range: dict[tuple[int, int], Payload]
+    sizes: dict[int, int]
+
+
+def payloads(export: Export, processes: Sequence[int]) -> Payloads:
+    """The payloads of the ranges of these processes; empty where the export has no blobs."""
+    found: dict[tuple[int, int], Payload] = {}
+    sizes: dict[int, int] = {}
+    entries: dict[tuple[int, int], list[tuple[str, str, int]]] = {}
+    for domain, schema, kind, name, offset in export.db.rows(SCHEMA_ENTRIES, ("domainId", "schemaId", "type", "name", "offset")):
+        if kind in _SIZES and isinstance(name, str) and isinstance(domain, int) and isinstance(schema, int):
+            entries.setdefault((domain, schema), []).append((name, _SIZES[kind], offset if isinstance(offset, int) else 0))
+    if not entries or "binaryData" not in export.db.columns(NVTX):
+        return Payloads(found, sizes)
+    for start, thread, blob in export.db.rows(
+        NVTX, ("start", "globalTid", "binaryData"), "binaryData IS NOT NULL" + among(processes, " AND ")
+    ):
+        if isinstance(start, int) and isinstance(thread, int):
+            payload = _decoded(blob, entries)
+            found[thread, start + export.base_ns] = payload
+            if _COMMUNICATOR in payload and payload.get(_RANKS, 0) > 0:
+                sizes[payload[_COMMUNICATOR]] = payload[_RANKS]
+    return Payloads(found, sizes)
+
+
+def _decoded(blob: object, entries: dict[tuple[int, int], list[tuple[str, str, int]]]) -> Payload:
+    """The fields of a payload by name; empty for what does not look like one."""
+    if not isinstance(blob, bytes) or len(blob) < _HEADER.size:
+        return {}
+    domain, schema, _, _ = _HEADER.unpack_from(blob)
+    result = {}
+    for name, form, offset in entries.get((domain, schema), ()):
+        at = _HEADER.size + offset
+        if 0 <= at <= len(blob) - struct.calcsize(form):
+            result[name] = struct.unpack_from(form, blob, at)[0]
+    return result
+
+
+def records(
+    process: int, ranges: Ranges, names: Sequence[str], threads: Sequence[Thread], written: Payloads
+) -> tuple[CollectiveRecords, tuple[ProcessGroup, ...]]:
+    """The collectives that the ranges of one process name, with their communicators."""
+    used = np.unique(ranges.name).tolist()
+    operation_of = np.zeros(max(used, default=-1) + 1, np.uint8)
+    for code in used:
+        operation_of[code] = operation_of_range(names[code])
+    host = (ranges.kind == RangeKind.OP) | (ranges.kind == RangeKind.ANNOTATION)
+    rows = np.flatnonzero(host & (operation_of[ranges.name] != Operation.UNKNOWN)) if len(ranges) else np.empty(0, np.int64)
+    groups: dict[int, int] = {}
+    written_in: list[tuple[int, int, int, int, int]] = []  # group, bytes, source, destination, root
+    for row in rows.tolist():
+        operation, start, thread = operation_of[ranges.name[row]], int(ranges.start_ns[row]), threads[ranges.thread[row]]
+        payload = written.of_range.get((process | thread.tid & THREAD_BITS, start), {})
+        communicator = payload.get(_COMMUNICATOR)
+        peers = peers_of_range(names[ranges.name[row]]) or (NOT_RECORDED, NOT_RECORDED)
+        written_in.append(
+            (
+                NOT_RECORDED if communicator is None else groups.setdefault(communicator, len(groups)),
+                payload.get(_BYTES, NOT_RECORDED),
+                payload.get(_PEER, peers[0]) if operation == Operation.RECV else peers[0],
+                payload.get(_PEER, peers[1]) if operation == Operation.SEND else peers[1],
+                payload.get(_ROOT, NOT_RECORDED),
+            )
+        )
+    group, size, source, destination, root = np.array(written_in, np.int64).reshape(-1, 5).T
+    nothing = np.full(len(rows), NOT_RECORDED)
+    table = CollectiveRecords(
+        start_ns=ranges.start_ns[rows],
+        end_ns=ranges.end_ns[rows],
+        thread=ranges.thread[rows],
+        correlation=nothing,
+        operation=operation_of[ranges.name[rows]],
+        group=group.astype(np.int32),
+        sequence=nothing,
+        dtype=np.zeros(len(rows), np.uint8),
+        elements_in=nothing,
+        elements_out=nothing,
+        bytes=size,
+        source=source,
+        destination=destination,
+        root=root,
+        largest_in=nothing,
+        largest_out=nothing,
+    )
+    known = tuple(ProcessGroup(f"{communicator:#018x}", size=written.sizes.get(communicator, NOT_RECORDED)) for communicator in groups)
+    return table, known
