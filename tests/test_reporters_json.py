@@ -10,13 +10,14 @@ from traceread.measurements.classes import CLASSES, StepClass
 from traceread.reporters import render
 from traceread.reporters.json import capture_dict, kernels_dict, report_dict, to_json, windows_dict
 
-SCHEMA = Path(__file__).parents[1] / "docs" / "json-schema" / "report.schema.json"
+SCHEMAS = Path(__file__).parents[1] / "docs" / "json-schema"
+SCHEMA = SCHEMAS / "report.schema.json"
 EVERYTHING = profiles.everything()
 
 
 @cache
-def validator():
-    schema = json.loads(SCHEMA.read_text("utf-8"))
+def validator(verb="report"):
+    schema = json.loads((SCHEMAS / f"{verb}.schema.json").read_text("utf-8"))
     jsonschema.Draft202012Validator.check_schema(schema)
     return jsonschema.Draft202012Validator(schema)
 
@@ -25,6 +26,22 @@ def validator():
 def test_follows_the_schema(name):
     value = json.loads(render(EVERYTHING[name](), "json"))
     assert [f"{list(e.absolute_path)}: {e.message}" for e in validator().iter_errors(value)] == []
+
+
+@pytest.mark.parametrize("name", EVERYTHING)
+def test_the_other_verbs_follow_theirs(name):
+    report = EVERYTHING[name]()
+    rank = report.ranks[0]
+    answers = {"info": capture_dict(report), "steps": windows_dict(report), "kernels": kernels_dict(report, rank, "name", 3)}
+    for verb, answer in answers.items():
+        assert [f"{list(e.absolute_path)}: {e.message}" for e in validator(verb).iter_errors(json.loads(to_json(answer)))] == []
+
+
+def test_what_the_schemas_share_is_the_same():
+    schemas = {path.name: json.loads(path.read_text("utf-8")) for path in SCHEMAS.glob("*.schema.json")}
+    assert {"report.schema.json", "info.schema.json", "steps.schema.json", "kernels.schema.json"} <= set(schemas)
+    for name in ("info.schema.json", "steps.schema.json", "kernels.schema.json"):
+        assert schemas[name]["properties"]["profile"] == schemas["report.schema.json"]["properties"]["profile"]
 
 
 def test_the_schema_knows_the_classes():
