@@ -278,13 +278,13 @@ def sum_reasons(idle: Idle, names: IdleNames, windows: Sequence[int]) -> tuple[I
     rows = np.flatnonzero(np.isin(idle.window, np.array(windows, np.int64)))
     if not len(rows):
         return ()
-    keys = np.stack([column[rows].astype(np.int64) for column in (idle.cause, idle.reason, idle.recorded, names.code)], axis=1)
-    groups, of = np.unique(keys, axis=0, return_inverse=True)
+    shape = (len(StepClass), len(Reason), 2, len(names.names) + 1)
+    keys = np.ravel_multi_index((idle.cause[rows], idle.reason[rows], idle.recorded[rows], names.code[rows] + 1), shape)
+    groups, of, count = np.unique(keys, return_inverse=True, return_counts=True)
     total = np.zeros(len(groups), np.int64)
-    np.add.at(total, of.reshape(-1), (idle.end_ns - idle.start_ns)[rows])
-    count = np.bincount(of.reshape(-1), minlength=len(groups))
+    np.add.at(total, of, (idle.end_ns - idle.start_ns)[rows])
     reasons = [
-        IdleReason(StepClass(c), Reason(r), bool(recorded), names.names[code] if code >= 0 else "", ns, n)
-        for (c, r, recorded, code), ns, n in zip(groups.tolist(), total.tolist(), count.tolist(), strict=True)
+        IdleReason(StepClass(c), Reason(r), bool(recorded), names.names[code - 1] if code else "", ns, n)
+        for c, r, recorded, code, ns, n in zip(*(part.tolist() for part in (*np.unravel_index(groups, shape), total, count)), strict=True)
     ]
     return tuple(sorted(reasons, key=lambda x: (x.step_class, -x.total_ns, x.name)))

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from traceread.measurements.classes import StepClass
 from traceread.measurements.steps import StepSource
 from traceread.report import RankReport, Report, Summary, largest_loss
-from traceread.reporters.losses import main_cause
+from traceread.reporters.losses import idle_reasons, main_cause
 from traceread.reporters.names import and_more, path_title, shorten, step_list
 from traceread.units import duration, percent, plural
 
@@ -123,14 +123,16 @@ def _loss_sentences(summary: Summary, critical: RankReport) -> Iterator[str]:
     largest = largest_loss(summary)
     if largest is None:
         return
+    reasons = idle_reasons(critical, summary.steps)
     if 100 * summary.class_ns[largest] < summary.mean_ns:
         yield "No loss is as large as 1 %."
     else:
-        yield f"The largest loss is {_loss(largest, summary, critical)}."
+        yield f"The largest loss is {_loss(largest, summary, main_cause(largest, critical, reasons))}."
     if largest in _NOT_A_CAUSE:
         known = [c for c in StepClass if c not in _NOT_A_CAUSE and 100 * summary.class_ns[c] >= summary.mean_ns]
         if known:
-            yield f"The largest one to act on is {_loss(max(known, key=lambda c: (summary.class_ns[c], -c)), summary, critical)}."
+            best = max(known, key=lambda c: (summary.class_ns[c], -c))
+            yield f"The largest one to act on is {_loss(best, summary, main_cause(best, critical, reasons))}."
     families = [f for f in critical.kernels.by_family() if f.category == "compute"]
     if 10 * summary.class_ns[StepClass.COMPUTE] >= 9 * summary.mean_ns and families:
         share = percent(families[0].total_ns, sum(f.total_ns for f in families))
@@ -140,7 +142,6 @@ def _loss_sentences(summary: Summary, critical: RankReport) -> Iterator[str]:
             yield f"More is to be gained in the kernels themselves: {families[0].family} is {share} of their time."
 
 
-def _loss(step_class: StepClass, summary: Summary, critical: RankReport) -> str:
+def _loss(step_class: StepClass, summary: Summary, cause: str) -> str:
     ns = summary.class_ns[step_class]
-    cause = main_cause(step_class, summary, critical)
     return f"{duration(ns)} ({percent(ns, summary.mean_ns)}): {_LOSS[step_class]}{f' ({cause})' if cause else ''}"

@@ -28,10 +28,11 @@ class ClassLine:
 def class_lines(summary: Summary, critical: RankReport) -> tuple[ClassLine, ...]:
     """Compute, every class of at least 1 % of the step and unattributed in table order; the smaller ones together as other."""
     lines, small = [], []
+    reasons = idle_reasons(critical, summary.steps)
     for step_class, ns in zip(StepClass, summary.class_ns, strict=True):
         own_line = step_class in (StepClass.COMPUTE, StepClass.UNATTRIBUTED) or 100 * ns >= summary.mean_ns
         if own_line and (ns or step_class is StepClass.COMPUTE):
-            lines.append(ClassLine(step_class.title, step_class.key, ns, _detail(step_class, summary, critical)))
+            lines.append(ClassLine(step_class.title, step_class.key, ns, _detail(step_class, critical, reasons)))
         elif ns:
             small.append((ns, step_class))
     if small:
@@ -41,32 +42,32 @@ def class_lines(summary: Summary, critical: RankReport) -> tuple[ClassLine, ...]
     return tuple(lines)
 
 
-def main_cause(step_class: StepClass, summary: Summary, critical: RankReport) -> str:
+def main_cause(step_class: StepClass, critical: RankReport, reasons: Sequence[IdleReason]) -> str:
     """What at least half of a class consists of, "" if no single thing does."""
     if step_class in _BUSY:
         rows = exposed(critical, step_class)
         total = sum(r.exposed_ns for r in rows)
         return "" if not rows or 2 * rows[0].exposed_ns < total else f"{_mostly(rows[0].exposed_ns, total)}{kernel_name(rows[0].name)}"
-    reasons = [r for r in idle_reasons(critical, summary.steps) if r.step_class is step_class]
-    total = sum(r.total_ns for r in reasons)
-    if not reasons or reasons[0].reason is Reason.DISPATCH or 2 * reasons[0].total_ns < total:
+    mine = [r for r in reasons if r.step_class is step_class]
+    total = sum(r.total_ns for r in mine)
+    if not mine or mine[0].reason is Reason.DISPATCH or 2 * mine[0].total_ns < total:
         return ""
-    evidence = _evidence(reasons[0])
-    text = reason_text(reasons[0].reason, reasons[0].name)
-    return f"{_mostly(reasons[0].total_ns, total)}{text}{f', {evidence}' if evidence else ''}"
+    evidence = _evidence(mine[0])
+    text = reason_text(mine[0].reason, mine[0].name)
+    return f"{_mostly(mine[0].total_ns, total)}{text}{f', {evidence}' if evidence else ''}"
 
 
 def _mostly(part: int, whole: int) -> str:
     return "" if part == whole else "mostly "
 
 
-def _detail(step_class: StepClass, summary: Summary, critical: RankReport) -> str:
+def _detail(step_class: StepClass, critical: RankReport, reasons: Sequence[IdleReason]) -> str:
     if step_class is StepClass.COMPUTE:
         families = [f for f in critical.kernels.by_family() if f.category == "compute"]
         return _shares([(f.family, f.total_ns) for f in families])
     if step_class in _BUSY:
         return _shares([(kernel_name(r.name, 34), r.exposed_ns) for r in exposed(critical, step_class)])
-    return idle_detail([r for r in idle_reasons(critical, summary.steps) if r.step_class is step_class])
+    return idle_detail([r for r in reasons if r.step_class is step_class])
 
 
 def exposed(rank: RankReport, step_class: StepClass) -> list[KernelTime]:
