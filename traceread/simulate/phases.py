@@ -38,7 +38,9 @@ class Fetch(Phase):
         """Fetch inside the loader's range, or without one."""
         kind = "MultiProcessing" if self.workers or self.annotated else "SingleProcess"
         name = f"enumerate(DataLoader)#_{kind}DataLoaderIter.__next__" if self.annotated else "fetch"
-        with code.range(name, "annotation" if self.annotated else "hidden", Nature.DATA_WAIT):
+        # without a range it is silence to whoever reads the capture, and called as silence is called
+        nature = Nature.DATA_WAIT if self.annotated else Nature.PLAIN
+        with code.range(name, "annotation" if self.annotated else "hidden", nature):
             for i in range(self.frames):
                 with (
                     code.range(

@@ -7,7 +7,7 @@ name (launch latency, restart after a wait, silence, nodes that were not recorde
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import NamedTuple
@@ -27,6 +27,8 @@ RESTART_NS = 20_000
 """A wait that ended at most this long before the GPU ran dry owns the restart."""
 DISPATCH_NS = 5_000
 """Longer gaps where unrecorded activities ran are called unattributed."""
+
+FAR = 1 << 62
 
 CAUSES = {
     Nature.CHECKPOINT: "checkpoint",
@@ -138,14 +140,10 @@ class _Story:
         )
         frames = np.isin(rows.range_name, _codes(run.library.ranges, "python")) & (rows.range_thread <= 1)
         self.frame_edges = np.unique(np.concatenate((rows.range_start[frames], rows.range_end[frames])))
-        hidden = set(_codes(run.library.ranges, "hidden"))
-        self._unrecorded = {
-            clock(host.range_start[i]) for i, name in enumerate(host.range_name) if name in hidden
-        }  # waits that leave no row
-        waits = sorted(wait for thread in self._threads for wait in thread.waits)
-        self.wait_start = np.array([start for start, _, _ in waits], np.int64)
-        self.wait_end = np.maximum.accumulate(np.array([end for _, end, _ in waits], np.int64))
         self.overhead = sorted((clock(start), clock(end)) for start, end, _ in host.overhead)
+        special = sorted([*self.overhead, *((start, end) for thread in self._threads for start, end, _ in thread.waits)])
+        self.special_start = np.array([start for start, _ in special], np.int64)
+        self.special_end = np.maximum.accumulate(np.array([end for _, end in special], np.int64))
 
     def busy_with(self, thread: int, start: int, end: int, waiting: tuple[int, ...] = ()) -> list[tuple[int, int, Nature]]:
         """What a thread, or the one it waits for, was busy with between two instants; the parts touch.
@@ -170,6 +168,17 @@ class _Story:
             parts.append((s, e, min(natures, default=Nature.PLAIN)))
         return parts
 
+    def without_overhead(self, start: int, end: int, cause: str) -> Iterator[tuple[int, int, str]]:
+        """An interval with the profiler's own time taken out of it."""
+        for s, e in self.overhead:
+            if s < end and e > start:
+                if s > start:
+                    yield start, s, cause
+                yield max(s, start), min(e, end), "profiler"
+                start = min(e, end)
+        if start < end:
+            yield start, end, cause
+
     def drained_by(self, start: int) -> tuple[Nature, int, int] | None:
         """The wait during which, or shortly after which, the queue ran dry, with its bounds."""
         waits = [w for t in self._threads[:2] for w in t.waits if w[2] in (Nature.CHECKPOINT, Nature.DATA_WAIT, Nature.HOST_SYNC)]
@@ -181,19 +190,15 @@ class _Story:
                 return nature, s, e
         return None
 
-    def leaves_no_row(self, start: int) -> bool:
-        """Whether a wait that began then was not recorded."""
-        return start in self._unrecorded
-
 
 def _gaps(start: Ints, end: Ints) -> tuple[Ints, Ints]:
     """The stretches that none of these intervals covers, the first and last unbounded."""
+    if not len(start):
+        return np.array([-FAR]), np.array([FAR])
     order = np.argsort(start, kind="stable")
-    reach = np.maximum.accumulate(end[order]) if len(end) else end
-    free = np.flatnonzero(start[order][1:] > reach[:-1])
-    return np.append(-(1 << 62), np.append(reach[free], reach[-1:])), np.append(
-        start[order][:1], np.append(start[order][free + 1], 1 << 62)
-    )
+    start, reach = start[order], np.maximum.accumulate(end[order])
+    free = np.flatnonzero(start[1:] > reach[:-1])
+    return np.concatenate(([-FAR], reach[free], reach[-1:])), np.concatenate((start[:1], start[free + 1], [FAR]))
 
 
 def idle_of(run: Run, host: Host, rows: Rows, capture: Capture, windows: list[Window]) -> list[IdleInterval]:
@@ -229,7 +234,9 @@ def idle_of(run: Run, host: Host, rows: Rows, capture: Capture, windows: list[Wi
             parts = [(start, end, "launch_bound")]
         else:
             parts = list(_explain(story, start, end, int(l0[i]), int(thread[i]), copies[window[i]]))
-        result += [IdleInterval(step, a, b, cause) for a, b, cause in _with_overhead(parts, story.overhead)]
+        if not plain[i]:
+            parts = _joined(part for whole in parts for part in story.without_overhead(*whole))
+        result += [IdleInterval(step, a, b, cause) for a, b, cause in parts]
     return result
 
 
@@ -256,9 +263,9 @@ def _overlaps(start: Ints, end: Ints, other_start: Ints, other_end: Ints) -> np.
 def _nothing_but_execution(story: _Story, start: Ints, end: Ints) -> np.ndarray:
     """Gaps so short and so far from any wait that the host was simply launching."""
     near = np.zeros(len(start), bool)
-    if len(story.wait_start):
-        before = np.searchsorted(story.wait_start, end, side="left") - 1
-        near = (before >= 0) & (story.wait_end[np.maximum(before, 0)] >= start - RESTART_NS)
+    if len(story.special_start):
+        before = np.searchsorted(story.special_start, end, side="left") - 1
+        near = (before >= 0) & (story.special_end[np.maximum(before, 0)] >= start - RESTART_NS)
     return ~near & (end - start < INPUT_SILENCE_NS)
 
 
@@ -277,12 +284,12 @@ def _explain(story: _Story, start: int, end: int, launch: int, thread: int, firs
         _, s, e = drain
         budget = e - s - max(min(e, end) - max(s, start), 0)
     for s, e, nature in story.busy_with(thread, start, min(max(launch, start), end)):
-        if nature and not (nature is Nature.DATA_WAIT and e - s < INPUT_SILENCE_NS and story.leaves_no_row(s)):
+        if nature:
             yield s, e, CAUSES[nature]
             continue
-        for a, b, silent in _by_silence(story, s, e, first_copy):
-            if silent:
-                yield a, b, silent
+        for a, b, cause in (part for free in story.without_overhead(s, e, "") for part in _by_silence(story, *free, first_copy)):
+            if cause:
+                yield a, b, cause
                 continue
             charged = min(budget, b - a)
             if charged and drain is not None:
@@ -296,8 +303,11 @@ def _explain(story: _Story, start: int, end: int, launch: int, thread: int, firs
         yield call, end, CAUSES[inside[0]] if inside else "launch_bound"
 
 
-def _by_silence(story: _Story, start: int, end: int, first_copy: int) -> Iterator[tuple[int, int, str]]:
-    """Plain host time, cut into execution ("") and silence (its cause)."""
+def _by_silence(story: _Story, start: int, end: int, cause: str, first_copy: int) -> Iterator[tuple[int, int, str]]:
+    """Plain host time, cut into execution ("") and silence (its cause); what has a cause already keeps it."""
+    if cause:
+        yield start, end, cause
+        return
     begins, ends = story.silences
     at = start
     for i in range(int(np.searchsorted(ends, start, side="right")), int(np.searchsorted(begins, end, side="left"))):
@@ -319,26 +329,15 @@ def _by_silence(story: _Story, start: int, end: int, first_copy: int) -> Iterato
         yield at, end, ""
 
 
-def _with_overhead(parts: list[tuple[int, int, str]], overhead: list[tuple[int, int]]) -> Iterator[tuple[int, int, str]]:
-    """The same parts with the profiler's own time taken out, neighbours of one cause joined."""
-    result: list[tuple[int, int, str]] = []
-    for start, end, cause in parts:
-        at = start
-        for s, e in overhead:
-            if s < end and e > at:
-                if s > at:
-                    result.append((at, s, cause))
-                result.append((max(s, at), min(e, end), "profiler"))
-                at = min(e, end)
-        if at < end:
-            result.append((at, end, cause))
+def _joined(parts: Iterable[tuple[int, int, str]]) -> list[tuple[int, int, str]]:
+    """The parts with touching ones of the same cause made one."""
     joined: list[tuple[int, int, str]] = []
-    for start, end, cause in result:
+    for start, end, cause in parts:
         if joined and joined[-1][1] == start and joined[-1][2] == cause:
             joined[-1] = (joined[-1][0], end, cause)
         elif end > start:
             joined.append((start, end, cause))
-    return iter(joined)
+    return joined
 
 
 def transfers_of(run: Run, host: Host, rows: Rows, written: frozenset[int]) -> list[Transfer]:
