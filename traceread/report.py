@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -11,17 +12,23 @@ import numpy as np
 
 from traceread import intervals
 from traceread.categories.host import HostNames
-from traceread.errors import Notice, SelectionError
+from traceread.errors import MissingData, Notice, SelectionError
+from traceread.findings import Finding, Skipped
 from traceread.measurements.classes import CLASSES, StepClass
 from traceread.measurements.evidence import Gap, IdleNames, longest_gaps, name_idle
 from traceread.measurements.health import check_health
 from traceread.measurements.host_summary import HostSummary, sum_host
+from traceread.measurements.host_time import host_rows
 from traceread.measurements.idle import Idle, explain_idle
 from traceread.measurements.kernels import KernelTable, sum_kernels
 from traceread.measurements.launches import find_launches
 from traceread.measurements.partition import Busy, Partition, divide, find_busy, intervals_frame
 from traceread.measurements.steps import StepOptions, Steps, StepSource, WindowKind, find_steps
 from traceread.model import Capability, Device, Profile, Trace
+from traceread.rules import Facts, load_rules
+from traceread.rules.fix_list import FixList, make_fix_list
+from traceread.rules.inspection import Inspection, inspect_rank
+from traceread.rules.what_if import WhatIf, answer
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -64,6 +71,7 @@ class RankReport:
         counts: rows read: activities, calls, ranges, stream_waits.
         first_ns: the earliest start of all rows.
         host_summary: what the host rows say, only where there is no GPU work.
+        inspection: what it contributes to the fix list.
     """
 
     rank: int
@@ -88,6 +96,7 @@ class RankReport:
     counts: dict[str, int]
     first_ns: int
     host_summary: HostSummary | None = None
+    inspection: Inspection = field(default_factory=Inspection)
 
     def used_rows(self, labels: Collection[str] | None = None) -> list[int]:
         """Positions of the used windows, of those with these labels if given."""
@@ -275,6 +284,37 @@ class Report:
         """The job in a few numbers; None where no GPU work was recorded."""
         return summarise(self.ranks)
 
+    @cached_property
+    def fix_list(self) -> FixList:
+        """What to change first, and what it saves on the slowest rank."""
+        summary = self.summary
+        if summary is None:
+            return FixList()
+        used = len(self.rank(summary.critical_rank).used_rows())
+        return make_fix_list({r.rank: r.inspection for r in self.ranks}, summary.critical_rank, summary.mean_ns, used)
+
+    @property
+    def findings(self) -> tuple[Finding, ...]:
+        """The fix list: findings in the order in which they save most."""
+        return self.fix_list.findings
+
+    @property
+    def skipped(self) -> tuple[Skipped, ...]:
+        """Rules that could not look on any rank, with what they lacked."""
+        return self.fix_list.skipped
+
+    def what_if(self, question: str) -> WhatIf:
+        """What a step would take if some classes took less, such as "data_wait=0,exposed_communication=50%".
+
+        Raises:
+            SelectionError: the question cannot be understood, or names a class that cannot be taken away.
+            MissingData: the steps cannot be replayed.
+        """
+        summary = self.summary
+        if summary is None:
+            raise MissingData(f"no GPU work was recorded in {self.title}", "traceread info says what to record")
+        return answer(self.rank(summary.critical_rank).inspection, summary.mean_ns, question)
+
     def rank(self, rank: int) -> RankReport:
         """The report of one rank.
 
@@ -339,6 +379,10 @@ def analyze_trace(trace: Trace, options: AnalysisOptions) -> RankReport:
         steps = select_steps(steps, options.steps, trace.rank)
     busy = find_busy(trace)
     idle = explain_idle(trace, launches, steps, busy.any, options.host_names)
+    partition, kernels, idle_names = divide(steps, busy, idle), sum_kernels(trace, steps, busy), name_idle(trace, steps, idle)
+    rows = host_rows(trace, launches, options.host_names)
+    facts = Facts(trace, launches, steps, partition, busy, idle, idle_names, kernels, rows)
+    inspection = inspect_rank(facts, load_rules()[0], options.host_names)
     step_windows = [w for w in steps.windows if w.kind is not WindowKind.BETWEEN]
     inside = intervals.covered(
         busy.any, np.array([w.start_ns for w in step_windows], np.int64), np.array([w.end_ns for w in step_windows], np.int64)
@@ -353,19 +397,20 @@ def analyze_trace(trace: Trace, options: AnalysisOptions) -> RankReport:
         versions=trace.versions,
         recorded=trace.recorded,
         world_size=trace.world_size,
-        partition=divide(steps, busy, idle),
+        partition=partition,
         busy=busy,
         idle=idle,
-        idle_names=name_idle(trace, steps, idle),
-        kernels=sum_kernels(trace, steps, busy),
+        idle_names=idle_names,
+        kernels=kernels,
         gaps=longest_gaps(trace, launches, steps, idle, _GAPS_KEPT),
-        notices=trace.notices + check_health(trace, launches, steps, busy, idle),
+        notices=trace.notices + check_health(trace, launches, steps, busy, idle) + inspection.found.notices,
         outside_ns=busy.any.total - int(inside.sum()),
         busy_ns=busy.any.total,
         counts={name: len(getattr(trace, name)) for name in ("activities", "calls", "ranges", "stream_waits")},
         first_ns=min((int(t.start_ns[0]) for t in (trace.activities, trace.calls, trace.ranges) if len(t)), default=0),
         steps=replace(steps, window_of=np.empty(0, np.int64)),
         host_summary=None if len(trace.activities) else sum_host(trace),
+        inspection=inspection,
     )
 
 
@@ -378,7 +423,7 @@ def analyze_profile(profile: Profile, options: AnalysisOptions) -> Report:
         title=profile.title,
         base_ns=first - first % 10**9,
         ranks=ranks,
-        notices=profile.notices + _differences(ranks),
+        notices=profile.notices + _differences(ranks) + load_rules()[1],
         skipped_files=profile.skipped,
     )
 

@@ -7,9 +7,11 @@ import re
 from typing import Any
 
 import traceread
+from traceread.findings import Skipped
 from traceread.measurements.evidence import Gap
 from traceread.measurements.kernels import KernelTime
 from traceread.measurements.steps import StepSource
+from traceread.model import Capability
 from traceread.report import FORMAT, RankReport, Report
 from traceread.reporters.answer import KERNELS
 from traceread.reporters.capture import judge
@@ -46,8 +48,9 @@ def report_dict(report: Report, gaps: int = GAPS) -> dict[str, Any]:
         "not_recorded": [
             {"what": str(m.capability), "ranks": list(m.ranks), "how": GUIDES[m.capability].how(report.source)} for m in missing(report)
         ],
-        "findings": [],
-        "skipped": [],
+        "findings": [f.to_dict(report.base_ns) for f in report.findings],
+        "skipped": [_skipped(s, report.source) for s in report.skipped],
+        "replay": report.fix_list.quality.to_dict(),
         "efficiency": {},
     }
 
@@ -154,6 +157,12 @@ def _reasons(rank: RankReport, labels: list[str]) -> list[dict[str, Any]]:
         }
         for r in idle_reasons(rank, labels)
     ]
+
+
+def _skipped(skipped: Skipped, source: str) -> dict[str, Any]:
+    """A rule that could not look, with how to record what it lacked."""
+    how = [GUIDES[Capability(need)].how(source) for need in skipped.needs]
+    return {"rule": skipped.rule, "reason": ". ".join([skipped.reason, *how]), "needs": list(skipped.needs)}
 
 
 def _evidence(recorded: bool) -> str:

@@ -1,0 +1,262 @@
+"""What a step would take without a cause of its losses: its dependency graph, re-timed (section 7 of the time model)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from heapq import heapify, heappop, heappush
+from itertools import pairwise
+
+import numpy as np
+import numpy.typing as npt
+
+from traceread import intervals
+from traceread.measurements.replay_gpu import NEVER
+from traceread.measurements.replay_graph import HostIntervals, ReplayGraph
+from traceread.model import IntColumn
+
+ERROR_LIMIT = 50
+"""Thousandths: above this replay error no saving is predicted."""
+
+_NONE = np.empty(0, np.int64)
+
+
+@dataclass(frozen=True, eq=False)
+class Removal:
+    """What a fix takes away.
+
+    Attributes:
+        host: host time that goes; a wait of a call that lies wholly in it goes too.
+        activities, off_ns: positions in Trace.activities and how much shorter each becomes.
+        beside: the activities run beside what follows them on their stream: they keep their length and delay only who waits
+            for them ("ideal overlap"); `off_ns` is then not used.
+        keep: thousandths of it that stay.
+    """
+
+    host: HostIntervals = field(default_factory=HostIntervals.empty)
+    activities: IntColumn = field(default_factory=lambda: _NONE)
+    off_ns: IntColumn = field(default_factory=lambda: _NONE)
+    beside: bool = False
+    keep: int = 0
+
+    def __bool__(self) -> bool:
+        return len(self.host) > 0 or len(self.activities) > 0
+
+
+@dataclass(frozen=True)
+class Saving:
+    """What removing a cause saves per step, in ns.
+
+    Attributes:
+        saving_ns: after everything before it in the list was removed.
+        alone_ns: by itself.
+        overlap_ns: by itself where it runs beside other work instead of going away; None where that is no choice.
+    """
+
+    saving_ns: int
+    alone_ns: int
+    overlap_ns: int | None = None
+
+
+@dataclass(frozen=True, eq=False)
+class _Changes:
+    """A removal in terms of the graph: what is taken off each node's time before it, its own time, and each activity."""
+
+    gap_ns: IntColumn
+    own_ns: IntColumn
+    wait_keep: IntColumn
+    length_ns: IntColumn
+    before: IntColumn
+
+
+class Replay:
+    """Re-times the graph of one rank, with things taken away or as it is.
+
+    Attributes:
+        graph: the graph.
+        measured_ns: length of each replayed window that counts.
+        step_ns: the same as the unchanged replay has them.
+    """
+
+    def __init__(self, graph: ReplayGraph) -> None:
+        self.graph = graph
+        n, w = graph.nodes, graph.work
+        threads, thread = np.unique(n.thread, return_inverse=True)
+        self._threads = len(threads)
+        self._thread = thread.tolist()
+        self._giver = n.giver.tolist()
+        first = np.searchsorted(w.node, np.arange(len(n) + 1))
+        self._first, self._stop = first[:-1].tolist(), first[1:].tolist()
+        self._latency, self._pause = w.latency_ns.tolist(), w.pause_ns.tolist()
+        self._edges: dict[int, list[tuple[int, int]]] = {}
+        for source, target, pause, _ in zip(*(c.tolist() for _, c in graph.edges.columns()), strict=True):
+            self._edges.setdefault(target, []).append((source, pause))
+        self._waits: dict[int, list[tuple[int, int]]] = {}
+        for node, source, pause, _ in zip(*(c.tolist() for _, c in graph.waits.columns()), strict=True):
+            self._waits.setdefault(node, []).append((source, pause))
+        self.measured_ns = (graph.spans.end_ns - graph.spans.start_ns)[graph.spans.used == 1].tolist()
+        self.step_ns = self.steps_without(())
+
+    @property
+    def error(self) -> float:
+        """How far the unchanged replay is from what was measured: summed absolute differences of the steps over their length."""
+        whole = sum(self.measured_ns)
+        return sum(abs(a - b) for a, b in zip(self.step_ns, self.measured_ns, strict=True)) / whole if whole else 0.0
+
+    @property
+    def trusted(self) -> bool:
+        """Whether the error is small enough for predictions."""
+        return 1000 * self.error <= ERROR_LIMIT
+
+    def saving(self, removals: Sequence[Removal]) -> int:
+        """Mean ns per step that go with all of these; negative where the step gets longer."""
+        count = len(self.step_ns)
+        return (sum(self.step_ns) - sum(self.steps_without(removals))) // count if count else 0
+
+    def steps_without(self, removals: Sequence[Removal]) -> list[int]:
+        """The length of each window that counts, with all of these taken away."""
+        changes = self._changes(removals)
+        end, node_end = self._run(changes)
+        return self._windows(np.array(end[:-1], np.int64), node_end)
+
+    def _changes(self, removals: Sequence[Removal]) -> _Changes:
+        n, w = self.graph.nodes, self.graph.work
+        gap, own, length = (np.zeros(len(t), np.int64) for t in (n, n, w))
+        wait_keep = np.full(len(n), 1000)
+        for keep in sorted({r.keep for r in removals if len(r.host)}):
+            tables = [r.host for r in removals if r.keep == keep]
+            host = HostIntervals(*(np.concatenate(c) for c in zip(*([c for _, c in t.columns()] for t in tables), strict=True)))
+            before, inside = self._host_time_in(host)
+            gone = 1000 - keep
+            gap += before * gone // 1000
+            own += np.minimum(n.own_ns, inside) * gone // 1000
+            lasted = n.end_ns - n.start_ns
+            wait_keep[(inside >= lasted) & (lasted > 0) & (n.blocks == 1)] = keep
+        row_of = np.full(int(w.activity.max(initial=-1)) + 2, -1)
+        row_of[w.activity] = np.arange(len(w))
+        beside = np.zeros(len(w), bool)
+        for removal in removals:
+            known = removal.activities < len(row_of) - 1
+            row = row_of[removal.activities[known]]
+            mine = row >= 0
+            if removal.beside:
+                beside[row[mine]] = True
+            else:
+                off = removal.off_ns[known][mine] * (1000 - removal.keep) // 1000
+                length[row[mine]] = np.maximum(length[row[mine]], off)
+        return _Changes(gap, own, wait_keep, np.minimum(length, w.length_ns), _without(w.before, beside) if beside.any() else w.before)
+
+    def _host_time_in(self, host: HostIntervals) -> tuple[IntColumn, IntColumn]:
+        """For each node how much of the host time before it, and of its call, lies in these intervals."""
+        n = self.graph.nodes
+        before, inside = np.zeros(len(n), np.int64), np.zeros(len(n), np.int64)
+        giver = np.where(n.giver >= 0, n.thread[n.giver], -1)
+        sets = {t: _of_thread(host, t) for t in np.unique(host.thread).tolist()}
+        for thread, these in sets.items():
+            mine = np.flatnonzero(n.thread == thread)
+            inside[mine] = intervals.covered(these, n.start_ns[mine], n.end_ns[mine])
+        for thread, other in np.unique(np.stack((n.thread, giver), axis=1), axis=0).tolist():
+            both = [sets[t] for t in {thread, other} if t in sets]
+            if both:
+                these = intervals.union(np.concatenate([s.start for s in both]), np.concatenate([s.end for s in both]))
+                mine = np.flatnonzero((n.thread == thread) & (giver == other))
+                before[mine] = intervals.covered(these, n.begin_ns[mine], n.start_ns[mine])
+        return before, inside
+
+    def _run(self, changes: _Changes) -> tuple[list[int], list[int]]:
+        """The end of every activity (and NEVER behind the last, for "none") and of every node."""
+        graph = self.graph
+        n, w = graph.nodes, graph.work
+        gap = (n.start_ns - n.begin_ns - changes.gap_ns).tolist()
+        own = (n.own_ns - changes.own_ns).tolist()
+        length = (w.length_ns - changes.length_ns).tolist()
+        before, latency, pause = changes.before.tolist(), self._latency, self._pause
+        edges, waits, keeps = self._edges, self._waits, changes.wait_keep.tolist()
+        end = [NEVER] * (len(w) + 1)
+        end[: len(graph.fixed_end_ns)] = graph.fixed_end_ns.tolist()
+        clock = [graph.start_ns] * self._threads
+        node_end: list[int] = []
+        queue = graph.in_flight.tolist()
+        heapify(queue)
+        depth = graph.depth
+        program = zip(self._thread, self._giver, gap, own, self._first, self._stop, strict=True)
+        for node, (thread, giver, idle, busy, first, stop) in enumerate(program):
+            now = clock[thread]
+            if giver < 0:
+                now += idle
+            elif (handed := node_end[giver] + idle) > now:
+                now = handed
+            called = now
+            if first < stop:
+                while len(queue) >= depth:
+                    if (free := heappop(queue)) > now:
+                        now = free
+                finished = NEVER
+                for a in range(first, stop):
+                    at = now + latency[a]
+                    if (ready := end[before[a]] + pause[a]) > at:
+                        at = ready
+                    if a in edges:
+                        for source, later in edges[a]:
+                            if (ready := end[source] + later) > at:
+                                at = ready
+                    end[a] = at = at + length[a]
+                    if at > finished:
+                        finished = at
+                heappush(queue, finished)
+            now += busy
+            if node in waits:
+                back = now
+                for source, later in waits[node]:
+                    if (ready := end[source] + later) > back:
+                        back = ready
+                keep = keeps[node]
+                now = back if keep == 1000 else called + (back - called) * keep // 1000
+            clock[thread] = now
+            node_end.append(now)
+        return end, node_end
+
+    def _windows(self, end: IntColumn, node_end: Sequence[int]) -> list[int]:
+        """The lengths of the windows that count, given when everything ends."""
+        spans, ends = self.graph.spans, self.graph.ends
+        latest = np.full(len(spans), NEVER)
+        np.maximum.at(latest, ends.window, end[ends.work])
+        instants = [int(spans.start_ns[0])]
+        for own, anchor, lead in zip(latest.tolist(), spans.anchor.tolist(), spans.lead_ns.tolist(), strict=True):
+            instants.append(max(instants[-1], own, node_end[anchor] + lead if anchor >= 0 else NEVER))
+        return [b - a for (a, b), used in zip(pairwise(instants), spans.used.tolist(), strict=True) if used]
+
+
+def _of_thread(host: HostIntervals, thread: int) -> intervals.Intervals:
+    mine = host.thread == thread
+    return intervals.union(host.start_ns[mine], host.end_ns[mine])
+
+
+def _without(before: IntColumn, beside: npt.NDArray[np.bool_]) -> IntColumn:
+    """The order on the streams where some work does not hold up what follows it, unless that runs beside it too."""
+    result = before.copy()
+    skip = np.append(beside, False)
+    while True:
+        over = (result >= 0) & skip[result] & ~beside
+        if not over.any():
+            return result
+        result[over] = before[result[over]]
+
+
+def prioritise(replay: Replay, removals: Sequence[Removal]) -> list[tuple[int, int]]:
+    """Positions of the removals in the order in which they save most, each with its saving after those before it, in ns per step.
+
+    The largest next saving comes first, and is looked for again after each; equal ones keep their order.
+    """
+    left = list(range(len(removals)))
+    chosen: list[int] = []
+    result: list[tuple[int, int]] = []
+    reached = 0
+    while left:
+        savings = {i: replay.saving([removals[k] for k in (*chosen, i)]) for i in left}
+        best = max(left, key=lambda i: (savings[i], -i))
+        result.append((best, savings[best] - reached))
+        reached = savings[best]
+        chosen.append(best)
+        left.remove(best)
+    return result

@@ -1,0 +1,92 @@
+"""Runs all rules on one rank: what they find, which of them could not look, and which failed."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from traceread.errors import Notice
+from traceread.findings import Finding, Skipped
+from traceread.measurements.replay import Removal
+from traceread.model import Capability
+from traceread.rules import Facts, Loss, Rule
+from traceread.rules.manual import read_manual
+
+
+@dataclass(frozen=True, eq=False)
+class RankFindings:
+    """What the rules say about one rank.
+
+    Attributes:
+        findings: with their losses; no time is in two of them.
+        skipped: rules that could not look.
+        notices: rules that failed.
+    """
+
+    findings: tuple[Finding, ...] = ()
+    skipped: tuple[Skipped, ...] = ()
+    notices: tuple[Notice, ...] = ()
+
+
+def check_rank(facts: Facts, rules: Collection[Rule]) -> RankFindings:
+    """The findings of one rank. Specific rules look first; the others get what is left."""
+    findings: list[Finding] = []
+    skipped: list[Skipped] = []
+    notices: list[Notice] = []
+    idle = np.zeros(len(facts.idle), bool)
+    taken = np.zeros(len(facts.trace.activities), np.int64)
+    for rule in sorted(rules, key=lambda r: (r.leftovers, r.id)):
+        missing = rule.needs - facts.trace.recorded
+        if missing:
+            skipped.append(_not_looked(rule, missing))
+            continue
+        try:
+            found = list(_checked(rule, facts))
+        except Exception as error:  # a rule that fails must not cost the report
+            notices.append(Notice("rule-failed", f"rule {rule.id} failed: {type(error).__name__}: {error}", facts.trace.rank))
+            continue
+        for finding in found:
+            loss = (finding.loss or Loss()).without(idle, taken)
+            idle[loss.idle] = True
+            np.add.at(taken, loss.activities, loss.ns)
+            findings.append(_complete(facts, rule, finding, loss))
+    return RankFindings(tuple(findings), tuple(skipped), tuple(notices))
+
+
+def _checked(rule: Rule, facts: Facts) -> Iterator[Finding]:
+    for finding in rule.check(facts):
+        if not isinstance(finding, Finding):
+            raise TypeError(f"it yielded {type(finding).__name__}, not a Finding")
+        yield finding
+
+
+def _not_looked(rule: Rule, missing: Collection[Capability]) -> Skipped:
+    names = sorted(str(m) for m in missing)
+    return Skipped(rule.id, f"not recorded: {', '.join(n.replace('_', ' ') for n in names)}", tuple(names))
+
+
+def _complete(facts: Facts, rule: Rule, finding: Finding, loss: Loss) -> Finding:
+    """The finding with everything that follows from its loss and its rule."""
+    manual = read_manual(rule.manual)
+    return replace(
+        finding,
+        loss=loss,
+        rule=rule.id,
+        effort=rule.effort,
+        ranks=(facts.trace.rank,),
+        evidence=finding.evidence or facts.evidence(loss),
+        loss_ns=facts.losses_ns(loss),
+        confirm=finding.confirm or manual.sections.get("How to confirm", ""),
+        fix=finding.fix or manual.sections.get("What to try", ""),
+        docs=finding.docs or manual.docs,
+    )
+
+
+def without_tables(finding: Finding) -> Finding:
+    """The finding with nothing of its loss but what a fix takes away."""
+    if finding.loss is None:
+        return finding
+    kept = Loss(removal=finding.loss.removal or Removal(), beside=finding.loss.beside)
+    return replace(finding, loss=kept)

@@ -1,0 +1,98 @@
+"""Communication runs while the GPU computes nothing.
+
+What it means. Collectives that run beside kernels cost (almost) nothing; these run alone, so every nanosecond of them lengthens the
+step. With one rank loaded, waiting for slower ranks looks the same as moving bytes: load all ranks to tell them apart.
+
+How it is measured. Time in which a communication kernel or a copy between GPUs runs and no compute kernel does, on any stream. The
+saving is the step re-timed with that time gone; beside it stands what the step would take if the transfer kept its length and ran
+beside whatever follows until somebody needs it.
+
+In Nsight Systems. ncclDevKernel_ rows (ncclKernel_ in older NCCL) on a stream of their own with nothing above them on the compute
+streams.
+
+In a PyTorch trace. Rows of category kernel whose name begins with nccl, launched inside c10d:: or nccl: ranges; compare with the
+compute stream.
+
+How to confirm. Look at the last of these kernels of a step in the timeline: the compute stream is empty beside it. Then run one step
+with the collective left out (no_sync() under DDP) and compare the step time.
+
+What to try. Gradients: let reductions start during the backward (DDP buckets, overlap_grad_reduce in Megatron), make the last bucket
+small, reduce in bf16. FSDP: set_modules_to_backward_prefetch and set_modules_to_forward_prefetch, a smaller last unit,
+reshard_after_forward=False where memory allows, HSDP so that all-gathers stay within a node.
+
+When it is fine. The last bucket has nothing to hide under; below a few percent there is little left to gain. Tensor-parallel
+collectives are needed at once by the next kernel and can only be split or pipelined.
+
+Documentation. https://docs.pytorch.org/docs/stable/generated/torch.nn.parallel.DistributedDataParallel.html
+https://docs.pytorch.org/docs/stable/distributed.fsdp.fully_shard.html
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from traceread.findings import Effort, Finding
+from traceread.model import Capability
+from traceread.rules import Facts, rule
+from traceread.rules.operations import ALL_GATHER, ALL_REDUCE, ALL_TO_ALL, REDUCE_SCATTER, SEND_RECV, operations, place_in_step
+from traceread.units import duration, percent
+
+_DDP = "https://docs.pytorch.org/docs/stable/generated/torch.nn.parallel.DistributedDataParallel.html"
+_FSDP = "https://docs.pytorch.org/docs/stable/distributed.fsdp.fully_shard.html"
+
+
+@dataclass(frozen=True)
+class _Advice:
+    fix: str
+    docs: tuple[str, ...]
+
+
+_ADVICE = {
+    ALL_REDUCE: _Advice(
+        "DDP: smaller buckets so that the last one is short (bucket_cap_mb), gradient_as_bucket_view=True, and a bf16 communication hook "
+        "(torch.distributed.algorithms.ddp_comm_hooks.default_hooks.bf16_compress_hook); Megatron: overlap_grad_reduce",
+        (_DDP, "https://docs.pytorch.org/docs/stable/ddp_comm_hooks.html"),
+    ),
+    REDUCE_SCATTER: _Advice(
+        "FSDP2: FSDPModule.set_modules_to_backward_prefetch(...), and a smaller last unit to shard so that little is left after the "
+        "backward; HSDP (a 2-D device mesh given to fully_shard) where the link between nodes is the limit; Megatron: overlap_grad_reduce",
+        (_FSDP,),
+    ),
+    ALL_GATHER: _Advice(
+        "FSDP2: FSDPModule.set_modules_to_forward_prefetch(...) and set_modules_to_backward_prefetch(...); "
+        "fully_shard(reshard_after_forward=False) where memory allows; HSDP (a 2-D device mesh); Megatron: overlap_param_gather",
+        (_FSDP,),
+    ),
+    ALL_TO_ALL: _Advice(
+        "run the shared expert or the next microbatch beside the dispatch, use DeepEP or another kernel that needs no host "
+        "synchronisation, keep expert groups within a node",
+        ("https://github.com/deepseek-ai/DeepEP",),
+    ),
+    SEND_RECV: _Advice(
+        "pipeline stages wait for each other: more microbatches per step, an interleaved or zero-bubble schedule, equal stages",
+        ("https://docs.pytorch.org/docs/stable/distributed.pipelining.html",),
+    ),
+}
+
+
+@rule("exposed-communication", needs={Capability.ACTIVITIES}, effort=Effort.CODE, leftovers=True)
+def exposed_communication(facts: Facts) -> Iterator[Finding]:
+    """One finding per operation."""
+    for operation, which in operations(facts):
+        loss = facts.work_loss(which)
+        exposed = facts.loss_total_ns(loss)
+        if not facts.worth(exposed):
+            continue
+        place = place_in_step(facts, which)
+        advice = _ADVICE.get(operation, _Advice("", ()))
+        a = facts.trace.activities
+        whole = int((a.end_ns - a.start_ns)[loss.activities].sum())
+        yield Finding(
+            title=f"{operation} exposed {place}".rstrip(),
+            loss=loss,
+            why=f"{duration(facts.per_step(exposed))} a step of {operation} runs while nothing is computed, {facts.steps_phrase(loss)}: "
+            f"{percent(min(exposed, whole), whole)} of the time of the kernels concerned.",
+            fix=advice.fix,
+            docs=advice.docs,
+        )

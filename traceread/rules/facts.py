@@ -1,0 +1,461 @@
+"""Facts of one rank: what rules read. Everything is over the used steps."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+import numpy.typing as npt
+
+from traceread import intervals
+from traceread.categories import FAMILIES
+from traceread.categories.host import Blocker
+from traceread.findings import Evidence
+from traceread.intervals import Intervals
+from traceread.measurements.classes import Reason, StepClass
+from traceread.measurements.evidence import IdleNames, open_ranges, ops_around, source_line, thread_title
+from traceread.measurements.host_time import HostRows
+from traceread.measurements.idle import Idle
+from traceread.measurements.kernels import KernelTable
+from traceread.measurements.launches import Launches
+from traceread.measurements.partition import Busy, Partition
+from traceread.measurements.replay import Removal
+from traceread.measurements.replay_graph import HostIntervals
+from traceread.measurements.steps import Steps
+from traceread.model import Category, IntColumn, RangeKind, Trace
+from traceread.rules.losses import Loss
+
+Mask = npt.NDArray[np.bool_]
+
+WORTH = 100
+"""A cause is worth a finding from a hundredth of the step on."""
+_PLACES = 3
+"""Places shown of a cause, each in another step."""
+_SHOWN_NAMES = 4
+_CLASS_OF = {
+    Category.COMPUTE: StepClass.COMPUTE,
+    Category.COMMUNICATION: StepClass.EXPOSED_COMMUNICATION,
+    Category.COPY: StepClass.EXPOSED_COPY,
+}
+_BLOCKER_OF = {
+    StepClass.DATA_WAIT: Blocker.DATA_WAIT,
+    StepClass.HOST_SYNC: Blocker.HOST_SYNC,
+    StepClass.ALLOCATION: Blocker.ALLOCATION,
+    StepClass.COMPILE: Blocker.COMPILE,
+    StepClass.CHECKPOINT: Blocker.CHECKPOINT,
+}
+
+
+@dataclass(frozen=True, eq=False)
+class Blocked:
+    """Host rows of one name that block the host, in the used steps.
+
+    Attributes:
+        title: how they are called: "cudaStreamSynchronize in aten::item", the name of a range; "" for waits without a row.
+        rows: rows of the host: calls (position), ranges (number of calls + position).
+        loss: the idle time they are to blame for, and the host time they take.
+        ns: length of the rows together.
+    """
+
+    title: str
+    rows: IntColumn
+    loss: Loss
+    ns: int
+
+
+@dataclass(frozen=True, eq=False)
+class Facts:
+    """What is known about one rank.
+
+    Attributes:
+        trace: the tables as recorded, classified.
+        launches: the launch of each activity.
+        steps: windows, and which of them are used.
+        partition: class times per window.
+        busy: when the GPU was busy.
+        idle: idle intervals with their causes.
+        idle_names: names of the rows that say why.
+        kernels: activity names over the used windows.
+        rows: what host rows mean.
+    """
+
+    trace: Trace
+    launches: Launches
+    steps: Steps
+    partition: Partition
+    busy: Busy
+    idle: Idle
+    idle_names: IdleNames
+    kernels: KernelTable
+    rows: HostRows
+
+    # The steps
+
+    @cached_property
+    def used(self) -> IntColumn:
+        """Positions of the used windows."""
+        return np.flatnonzero(np.array(self.steps.used, bool))
+
+    @cached_property
+    def windows(self) -> Intervals:
+        """The used windows as a set."""
+        used = [self.steps.windows[i] for i in self.used.tolist()]
+        return intervals.union([w.start_ns for w in used], [w.end_ns for w in used])
+
+    @property
+    def step_count(self) -> int:
+        """Number of used steps."""
+        return len(self.used)
+
+    @cached_property
+    def total_ns(self) -> int:
+        """Length of the used steps together."""
+        return sum(self.steps.windows[i].duration_ns for i in self.used.tolist())
+
+    @cached_property
+    def host_windows(self) -> Intervals:
+        """The host time in which the used steps are launched."""
+        used = [self.steps.windows[i] for i in self.used.tolist()]
+        return intervals.union([w.host_start_ns for w in used], [w.host_end_ns for w in used])
+
+    @property
+    def only_first_step(self) -> bool:
+        """Whether the only step there is to judge by is the first of the capture, with everything that happens once."""
+        return bool(self.steps.fallback) and self.step_count == 1
+
+    def class_ns(self, step_class: StepClass) -> int:
+        """Time of a class over the used steps."""
+        return int(self.partition.class_ns[self.used, step_class].sum())
+
+    def per_step(self, ns: int) -> int:
+        """A sum over the used steps as the mean of one."""
+        return (2 * ns + self.step_count) // (2 * self.step_count) if self.step_count else 0
+
+    def worth(self, ns: int) -> bool:
+        """Whether a sum over the used steps is at least a hundredth of them."""
+        return self.total_ns > 0 and ns * WORTH >= self.total_ns
+
+    # Idle time
+
+    @cached_property
+    def _used_rows(self) -> Mask:
+        if not len(self.idle):
+            return np.zeros(0, bool)
+        mine: Mask = np.array(self.steps.used, bool)[self.idle.window]
+        return mine
+
+    def idle_rows(self, step_class: StepClass, reasons: Sequence[Reason] = ()) -> IntColumn:
+        """Rows of Idle in used steps with this class, and with one of these reasons if given."""
+        mine = self._used_rows & (self.idle.cause == step_class)
+        if reasons:
+            mine &= np.isin(self.idle.reason, [int(r) for r in reasons])
+        return np.flatnonzero(mine)
+
+    def idle_ns(self, rows: IntColumn) -> int:
+        """Length of these rows of Idle together."""
+        return int((self.idle.end_ns[rows] - self.idle.start_ns[rows]).sum())
+
+    @cached_property
+    def launching_threads(self) -> list[int]:
+        """Threads that launch GPU work, and the step thread."""
+        return [int(t) for t in np.union1d(np.unique(self.launches.thread), [self.steps.step_thread]) if t >= 0]
+
+    def blocked(self, step_class: StepClass) -> tuple[Blocked, ...]:
+        """What blocked the host with this class of idle time, by name, the one with most idle time first.
+
+        Rows that cost nothing are there too: the GPU was busy meanwhile. Idle time whose row is not recorded goes to the wait
+        that had just ended, else to an entry without a title.
+        """
+        if step_class not in self._blocked:
+            self._blocked[step_class] = self._find_blocked(step_class)
+        return self._blocked[step_class]
+
+    @cached_property
+    def _blocked(self) -> dict[StepClass, tuple[Blocked, ...]]:
+        return {}
+
+    def _find_blocked(self, step_class: StepClass) -> tuple[Blocked, ...]:
+        host, idle = self.rows, self.idle
+        mine = (host.blocker == _BLOCKER_OF[step_class]) & np.isin(host.thread, self.launching_threads)
+        rows = np.flatnonzero(mine)
+        begun = intervals.covered(self.host_windows, host.start[rows], host.start[rows] + 1) > 0
+        rows = rows[begun]
+        waiting = self.idle_rows(step_class)
+        source = idle.source[waiting]
+        rows = np.union1d(rows, source[(source >= 0) & (host.blocker[np.maximum(source, 0)] == _BLOCKER_OF[step_class])])
+        title_of, titles = self._titles(rows)
+        at = np.searchsorted(rows, source)
+        known = (source >= 0) & (at < len(rows))
+        known[known] = rows[at[known]] == source[known]
+        group = np.full(len(waiting), -1)
+        group[known] = title_of[at[known]]
+        if len(rows) and not known.all():
+            by_end = np.argsort(host.end[rows], kind="stable")
+            before = np.searchsorted(host.end[rows][by_end], idle.start_ns[waiting], side="right") - 1
+            restart = ~known & (before >= 0) & (idle.reason[waiting] == Reason.RESTART_AFTER_WAIT)
+            group[restart] = title_of[by_end[before[restart]]]
+        found = []
+        for code in np.unique(np.concatenate((group, title_of))).tolist():
+            own = rows[title_of == code]
+            lost = waiting[group == code]
+            loss = Loss(idle=lost, host_rows=own, removal=Removal(host=self._host_time(own, lost if code < 0 else lost[:0])))
+            found.append(Blocked(titles[code] if code >= 0 else "", own, loss, int((host.end[own] - host.start[own]).sum())))
+        return tuple(sorted(found, key=lambda b: (-self.idle_ns(b.loss.idle), b.title)))
+
+    def _titles(self, rows: IntColumn) -> tuple[IntColumn, list[str]]:
+        """For each host row the position of its title, and the titles."""
+        trace, calls = self.trace, len(self.trace.calls)
+        call = rows < calls
+        name = np.empty(len(rows), np.int64)
+        name[call] = trace.calls.name[rows[call]]
+        name[~call] = trace.ranges.name[rows[~call] - calls]
+        op = np.full(len(rows), -1, np.int64)
+        op[call] = ops_around(trace, self.steps, trace.calls.thread[rows[call]], trace.calls.start_ns[rows[call]])
+        pairs, of = np.unique(np.stack((name, op), axis=1), axis=0, return_inverse=True)
+        titles = [trace.names[n] if o < 0 else f"{trace.names[n]} in {trace.names[o]}" for n, o in pairs.tolist()]
+        return of.reshape(-1), titles
+
+    def _host_time(self, rows: IntColumn, idle: IntColumn) -> HostIntervals:
+        """The host time of host rows, and of idle rows on the thread that launched next."""
+        thread = self._thread_after(idle)
+        return HostIntervals(
+            np.concatenate((self.rows.start[rows], self.idle.start_ns[idle])),
+            np.concatenate((self.rows.end[rows], self.idle.end_ns[idle])),
+            np.concatenate((self.rows.thread[rows], thread)),
+        )
+
+    def _thread_after(self, idle: IntColumn) -> IntColumn:
+        """The thread that launched what ends each idle row, the step thread where that is not known."""
+        following = self.idle.next_activity[idle]
+        known = following >= 0
+        thread = np.full(len(idle), self.steps.step_thread, np.int64)
+        if known.any():
+            thread[known] = self.launches.thread[following[known]]
+        return np.where(thread >= 0, thread, self.steps.step_thread)
+
+    def idle_loss(self, rows: IntColumn, *, host_gone: bool = False, names: tuple[str, ...] = ()) -> Loss:
+        """The loss of these rows of Idle; `host_gone`: the host time behind them goes with it."""
+        return Loss(idle=rows, removal=Removal(host=self._host_time(rows[:0], rows)) if host_gone else Removal(), names=names)
+
+    def host_loss(self, rows: IntColumn, idle: IntColumn) -> Loss:
+        """The loss of these rows of Idle, removed with the time of these host rows."""
+        return Loss(idle=idle, host_rows=rows, removal=Removal(host=self._host_time(rows, idle[:0])))
+
+    def ranges_named(self, pattern: str, kinds: Sequence[RangeKind] = (RangeKind.OP, RangeKind.ANNOTATION)) -> IntColumn:
+        """Host rows of the ranges of these kinds whose name holds the pattern, in the host time of the used steps."""
+        r = self.trace.ranges
+        rows = np.flatnonzero(self._named(pattern)[r.name] & np.isin(r.kind, [int(k) for k in kinds]))
+        begun = intervals.covered(self.host_windows, r.start_ns[rows], r.start_ns[rows] + 1) > 0
+        return len(self.trace.calls) + rows[begun]
+
+    def calls_named(self, pattern: str) -> IntColumn:
+        """Host rows of the calls whose name holds the pattern, in the host time of the used steps."""
+        c = self.trace.calls
+        rows = np.flatnonzero(self._named(pattern)[c.name])
+        return rows[intervals.covered(self.host_windows, c.start_ns[rows], c.start_ns[rows] + 1) > 0]
+
+    def _named(self, pattern: str) -> Mask:
+        """Which names hold the pattern."""
+        if pattern not in self._found_names:
+            find = re.compile(pattern).search
+            self._found_names[pattern] = np.fromiter((find(n[:4096]) is not None for n in self.trace.names), bool, len(self.trace.names))
+        return self._found_names[pattern]
+
+    @cached_property
+    def _found_names(self) -> dict[str, Mask]:
+        return {}
+
+    def launched_inside(self, rows: IntColumn) -> Mask:
+        """For each activity whether its launch begins while one of these host rows is open on its thread."""
+        result = np.zeros(len(self.trace.activities), bool)
+        known = self.launches.known
+        for thread in np.unique(self.rows.thread[rows]).tolist():
+            own = rows[self.rows.thread[rows] == thread]
+            these = intervals.union(self.rows.start[own], self.rows.end[own])
+            mine = np.flatnonzero(known & (self.launches.thread == thread))
+            at = self.launches.start_ns[mine]
+            result[mine] = intervals.covered(these, at, at + 1) > 0
+        return result
+
+    def before(self, rows: IntColumn, activities: Mask) -> IntColumn:
+        """Those of these rows of Idle that end with one of these activities."""
+        following = self.idle.next_activity[rows]
+        keep: IntColumn = rows[(following >= 0) & activities[np.maximum(following, 0)]] if len(activities) else rows[:0]
+        return keep
+
+    # Busy time
+
+    @cached_property
+    def exposed_ns(self) -> IntColumn:
+        """For each activity its time in used steps that counts in the class of its category, each instant once."""
+        a = self.trace.activities
+        result = np.zeros(len(a), np.int64)
+        hiding = {
+            Category.COMPUTE: intervals.EMPTY,
+            Category.COMMUNICATION: self.busy.compute,
+            Category.COPY: intervals.union(
+                np.concatenate((self.busy.compute.start, self.busy.communication.start)),
+                np.concatenate((self.busy.compute.end, self.busy.communication.end)),
+            ),
+        }
+        for category, under in hiding.items():
+            rows = np.flatnonzero(a.category == category)
+            if not len(rows):
+                continue
+            start, end = a.start_ns[rows], a.end_ns[rows]
+            first = np.maximum(start, intervals.reach_per_group(start, end, np.zeros(len(rows), np.int64)))
+            result[rows] = intervals.covered(intervals.subtract(self.windows, under), first, np.maximum(first, end))
+        return result
+
+    @cached_property
+    def phases(self) -> npt.NDArray[np.int8]:
+        """For each activity the phase of the step that launched it, see `rules.operations.phases`."""
+        from traceread.rules.operations import phases
+
+        return phases(self).astype(np.int8)
+
+    def is_family(self, *families: str) -> Mask:
+        """Which activities belong to these families."""
+        mine: Mask = np.isin(self.trace.activities.family, [FAMILIES.index(f) for f in families])
+        return mine
+
+    def is_named(self, pattern: str) -> Mask:
+        """Which activities have a name that holds the pattern."""
+        if not len(self.trace.names):
+            return np.zeros(len(self.trace.activities), bool)
+        found = np.append(self._named(pattern), False)
+        mine: Mask = found[self.trace.activities.name]
+        return mine
+
+    def work_loss(self, activities: Mask, *, names: tuple[str, ...] = ()) -> Loss:
+        """The loss of communication or copies that nothing hides; a fix takes their exposed time, or lets them run beside other work."""
+        rows = np.flatnonzero(activities & (self.exposed_ns > 0))
+        if not len(rows):
+            return Loss()
+        a = self.trace.activities
+        hidden = intervals.covered(self.busy.compute, a.start_ns[rows], a.end_ns[rows])
+        return Loss(
+            activities=rows,
+            ns=self.exposed_ns[rows],
+            removal=Removal(activities=rows, off_ns=a.end_ns[rows] - a.start_ns[rows] - hidden),
+            beside=Removal(activities=rows, beside=True),
+            names=names,
+        )
+
+    def kernel_loss(self, activities: Mask, keep_permille: int | IntColumn = 0, *, names: tuple[str, ...] = ()) -> Loss:
+        """The loss of compute kernels that could take only so many thousandths of their time."""
+        rows = np.flatnonzero(activities & (self.exposed_ns > 0))
+        gone = 1000 - (keep_permille if isinstance(keep_permille, int) else keep_permille[rows])
+        ns = self.exposed_ns[rows] * gone // 1000
+        return Loss(activities=rows, ns=ns, removal=Removal(activities=rows, off_ns=ns), names=names)
+
+    # What a loss amounts to
+
+    def losses_ns(self, loss: Loss) -> tuple[tuple[StepClass, int], ...]:
+        """The mean time per step that a loss takes from each class, in the order of the classes."""
+        sums: dict[StepClass, int] = {}
+        cause = self.idle.cause[loss.idle]
+        for code in np.unique(cause).tolist():
+            sums[StepClass(code)] = self.idle_ns(loss.idle[cause == code])
+        category = self.trace.activities.category[loss.activities]
+        for code in np.unique(category).tolist():
+            step_class = _CLASS_OF[Category(code)]
+            sums[step_class] = sums.get(step_class, 0) + int(loss.ns[category == code].sum())
+        return tuple((c, self.per_step(sums[c])) for c in sorted(sums))
+
+    def loss_total_ns(self, loss: Loss) -> int:
+        """The time over all used steps that a loss takes."""
+        return self.idle_ns(loss.idle) + int(loss.ns.sum())
+
+    def steps_struck(self, loss: Loss) -> int:
+        """In how many of the used steps a loss occurs."""
+        windows = [self.idle.window[loss.idle].astype(np.int64), self._window_of_time(self.trace.activities.start_ns[loss.activities])]
+        if not len(loss.idle) and not len(loss.activities):
+            windows = [self._window_of_host(loss.host_rows)]
+        return len(np.intersect1d(np.concatenate(windows), self.used))
+
+    def steps_phrase(self, loss: Loss) -> str:
+        """In which steps a loss occurs: "in every step", "in 2 of 5 steps", "in the capture"."""
+        struck, count = self.steps_struck(loss), self.step_count
+        if count == 1:
+            return "in the one step" if self.steps.name else "in the capture"
+        return "in every step" if struck == count else f"in {struck} of {count} steps"
+
+    def _window_of_time(self, at: IntColumn) -> IntColumn:
+        ends = np.array([w.end_ns for w in self.steps.windows], np.int64)
+        window: IntColumn = np.searchsorted(ends, at, side="right")
+        return window
+
+    def _window_of_host(self, rows: IntColumn) -> IntColumn:
+        starts = np.array([w.host_start_ns for w in self.steps.windows], np.int64)
+        window: IntColumn = np.searchsorted(starts, self.rows.start[rows], side="right") - 1
+        return window
+
+    def evidence(self, loss: Loss) -> tuple[Evidence, ...]:
+        """The longest places of a loss, each in another step."""
+        a, host = self.trace.activities, self.rows
+        kinds = [
+            ("idle", loss.idle, self.idle.end_ns[loss.idle] - self.idle.start_ns[loss.idle], self.idle.window[loss.idle].astype(np.int64)),
+            ("activity", loss.activities, loss.ns, self._window_of_time(a.start_ns[loss.activities])),
+        ]
+        if not len(loss.idle) and not len(loss.activities):
+            rows = loss.host_rows
+            kinds = [("host", rows, host.end[rows] - host.start[rows], self._window_of_host(rows))]
+        places = [
+            (int(length[i]), int(window[i]), kind, int(rows[i])) for kind, rows, length, window in kinds for i in _longest(length, window)
+        ]
+        shown: dict[int, Evidence] = {}
+        for _, at, kind, row in sorted(places, key=lambda p: (-p[0], p[1], p[3])):
+            if at not in shown and len(shown) < _PLACES and 0 <= at < len(self.steps.windows):
+                shown[at] = self._place(kind, row, at, loss.names)
+        return tuple(sorted(shown.values(), key=lambda e: e.start_ns))
+
+    def _place(self, kind: str, row: int, window: int, more: tuple[str, ...]) -> Evidence:
+        trace, a = self.trace, self.trace.activities
+        names: list[str] = []
+        if kind == "idle":
+            start, end = int(self.idle.start_ns[row]), int(self.idle.end_ns[row])
+            thread = int(self._thread_after(np.array([row]))[0])
+            at = start
+            code = int(self.idle_names.code[row])
+            names += [self.idle_names.names[code]] if code >= 0 else []
+            following = int(self.idle.next_activity[row])
+            if following >= 0:
+                names.append(trace.names[a.name[following]])
+        elif kind == "activity":
+            start, end = int(a.start_ns[row]), int(a.end_ns[row])
+            thread = int(self.launches.thread[row])
+            at = int(self.launches.start_ns[row])
+            names.append(trace.names[a.name[row]])
+        else:
+            start, end = int(self.rows.start[row]), int(self.rows.end[row])
+            thread = int(self.rows.thread[row])
+            at = start
+            names.append(self._row_name(row))
+        around = open_ranges(trace, thread, at, (RangeKind.ANNOTATION, RangeKind.OP)) if thread >= 0 else ()
+        labels = {w.label for w in self.steps.windows}
+        names += [n for n in reversed(around) if n not in labels]
+        return Evidence(
+            rank=trace.rank,
+            step=self.steps.windows[window].label,
+            start_ns=start,
+            end_ns=end,
+            thread=thread_title(trace, thread),
+            names=tuple(dict.fromkeys((*names, *more)))[:_SHOWN_NAMES],
+            source=source_line(trace, thread, at) if thread >= 0 else "",
+        )
+
+    def _row_name(self, row: int) -> str:
+        calls = len(self.trace.calls)
+        code = int(self.trace.calls.name[row] if row < calls else self.trace.ranges.name[row - calls])
+        return self.trace.names[code]
+
+
+def _longest(length: IntColumn, window: npt.NDArray[np.integer]) -> list[int]:
+    """Positions of the longest row of each window, of the windows whose longest is longest."""
+    order = np.lexsort((np.arange(len(length)), -length))
+    _, first = np.unique(window[order], return_index=True)
+    return [int(order[i]) for i in np.sort(first)[:_PLACES]]
