@@ -1,0 +1,133 @@
+import gzip
+import zipfile
+
+import pytest
+
+from traceread.errors import CorruptTrace, InputError, LimitExceeded, TraceNotFound
+from traceread.readers.options import ReadOptions
+from traceread.readers.unpacking import Unpacked
+
+TEXT = b"".join(b"line %d\n" % i for i in range(40_000))
+
+
+def unpack(path, **options):
+    unpacked = Unpacked(path, ReadOptions(**{"chunk_bytes": 1000, **options}))
+    return b"".join(unpacked.blocks()), unpacked.cut
+
+
+def zipped(path, **members):
+    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
+        for name, content in members.items():
+            archive.writestr(name, content)
+    return path
+
+
+@pytest.mark.parametrize("name", ["trace.json", "trace.json.gz", "trace.zip"])  # names say nothing
+@pytest.mark.parametrize("pack", [lambda t: t, gzip.compress, lambda t: gzip.compress(t[:9]) + gzip.compress(t[9:]) + bytes(512)])
+def test_packing_is_told_by_content(tmp_path, name, pack):
+    path = tmp_path / name
+    path.write_bytes(pack(TEXT))
+    assert unpack(path) == (TEXT, "")
+
+
+def test_a_zip_of_one_file_beside_empty_folders(tmp_path):
+    path = zipped(tmp_path / "trace.json", **{"run/": b"", "run/trace.json": TEXT})
+    assert unpack(path) == (TEXT, "")
+
+
+def test_a_zip_of_several_files_is_refused(tmp_path):
+    path = zipped(tmp_path / "traces.zip", a=b"1", b=b"2")
+    with pytest.raises(InputError, match=r"zip of 2 files") as caught:
+        unpack(path)
+    assert "unzip traces.zip" in caught.value.hint
+
+
+def test_an_empty_zip_is_refused(tmp_path):
+    with pytest.raises(InputError, match=r"zip of 0 files"):
+        unpack(zipped(tmp_path / "traces.zip"))
+
+
+def test_a_cut_zip_is_corrupt(tmp_path):
+    path = zipped(tmp_path / "traces.zip", a=TEXT)
+    path.write_bytes(path.read_bytes()[:-30])
+    with pytest.raises(CorruptTrace, match="broken zip"):
+        unpack(path)
+
+
+def test_damage_inside_a_zip_keeps_what_came_before(tmp_path):
+    path = zipped(tmp_path / "traces.zip", a=TEXT)
+    packed = bytearray(path.read_bytes())
+    packed[len(packed) // 2] ^= 0xFF
+    path.write_bytes(bytes(packed))
+    text, cut = unpack(path)
+    assert "damaged" in cut
+    assert text[:1000] == TEXT[:1000]
+
+
+@pytest.mark.parametrize("kept", [1, 5, 9, 10, 11, 5000, -8, -1])
+def test_a_cut_gzip_gives_what_is_there(tmp_path, kept):
+    path = tmp_path / "trace.json.gz"
+    path.write_bytes(gzip.compress(TEXT)[:kept] if kept != 1 else b"\x1f\x8b")
+    text, cut = unpack(path)
+    assert cut == "the gzip data ends early"
+    assert TEXT.startswith(text)
+    if kept < 0:
+        assert text == TEXT
+
+
+def test_bytes_after_gzip_are_said(tmp_path):
+    path = tmp_path / "trace.json.gz"
+    path.write_bytes(gzip.compress(TEXT) + b"garbage")
+    assert unpack(path) == (TEXT, "bytes that are not gzip follow its data")
+
+
+def test_damage_inside_gzip_keeps_what_came_before(tmp_path):
+    path = tmp_path / "trace.json.gz"
+    packed = bytearray(gzip.compress(TEXT))
+    packed[len(packed) // 2 :] = b"\xff" * (len(packed) // 2)
+    path.write_bytes(bytes(packed))
+    text, cut = unpack(path)
+    assert "gzip data" in cut
+    assert text
+    assert TEXT.startswith(text[:1000])
+
+
+def test_a_wrong_checksum_is_said(tmp_path):
+    path = tmp_path / "trace.json.gz"
+    packed = bytearray(gzip.compress(TEXT))
+    packed[-6] ^= 1
+    path.write_bytes(bytes(packed))
+    text, cut = unpack(path)
+    assert "gzip data is damaged" in cut
+    assert TEXT.startswith(text)
+
+
+@pytest.mark.parametrize("pack", [lambda p, t: p.write_bytes(t), lambda p, t: p.write_bytes(gzip.compress(t)), lambda p, t: zipped(p, a=t)])
+def test_bombs_are_stopped_at_the_limit(tmp_path, pack):
+    path = tmp_path / "trace.json"
+    pack(path, bytes(1_000_000))
+    assert len(unpack(path, max_uncompressed_bytes=1_000_000)[0]) == 1_000_000
+    with pytest.raises(LimitExceeded, match="more than 999999 bytes") as caught:
+        unpack(path, max_uncompressed_bytes=999_999)
+    assert "--max-uncompressed SIZE" in caught.value.hint
+
+
+def test_no_file(tmp_path):
+    with pytest.raises(TraceNotFound, match="does not exist"):
+        unpack(tmp_path / "trace.json")
+
+
+def test_a_directory_is_no_file(tmp_path):
+    with pytest.raises(InputError, match="cannot be read"):
+        unpack(tmp_path)
+
+
+@pytest.mark.parametrize("pack", [lambda p, t: p.write_bytes(t), lambda p, t: p.write_bytes(gzip.compress(t)), lambda p, t: zipped(p, a=t)])
+def test_progress_grows_to_the_total(tmp_path, pack):
+    path = tmp_path / "trace.json"
+    pack(path, TEXT)
+    seen = []
+    unpack(path, progress=lambda done, total: seen.append((done, total)))
+    done = [d for d, _ in seen]
+    assert done == sorted(done)
+    assert seen[-1][0] == seen[-1][1]
