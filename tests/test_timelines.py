@@ -71,6 +71,6 @@ def test_expected_times_add_up_to_the_rows(timeline):
 
 
 def test_the_page_for_users_is_the_table(request):
-    if request.config.getoption("--accept-gold"):
+    if request.config.getoption("--accept-gold", default=False):
         DOCS.write_text(page(), "utf-8")
     assert DOCS.read_text("utf-8") == page(), "docs/idle-causes.md is not the table; if the table is right: pytest --accept-gold"

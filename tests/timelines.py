@@ -6,10 +6,10 @@ format, `page` turns the table into docs/idle-causes.md.
 
 from __future__ import annotations
 
-import json
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from kineto_builder import HOST_PID, Kineto
 from nsys_builder import NsysExport
 
 from traceread.measurements.classes import CLASSES, StepClass
@@ -412,6 +412,20 @@ add(
     compute=170_000, exposed_communication=10_000, queued=56_000,
 )  # fmt: skip
 add(
+    "queued", "host-function-behind-the-kernel",
+    "The same, but the function stands behind the kernel.",
+    "unattributed: it holds back what comes after it",
+    after_a_collective(call(41_000, 42_000, "cudaLaunchHostFunc")),
+    compute=170_000, exposed_communication=10_000, queued=6_000, unattributed=50_000,
+)  # fmt: skip
+add(
+    "queued", "host-function-before-an-earlier-kernel",
+    "The same, but another kernel stands between the function and this one, and has run.",
+    "unattributed: the function was over before",
+    queued(50_000, call(22_300, 22_700, "cudaLaunchHostFunc")),
+    compute=180_000, queued=6_000, unattributed=50_000,
+)  # fmt: skip
+add(
     "queued", "queued-while-code-is-loaded",
     "A queued kernel starts after 100 µs; the profiler saw code being loaded all the while.",
     "compile: loading code holds back the GPU",
@@ -431,6 +445,13 @@ add(
     "compile: loading code holds back the GPU",
     queued(100_000, call(130_000, 240_000, "cuModuleLoadData")),
     compute=180_000, queued=6_000, compile=100_000,
+)  # fmt: skip
+add(
+    "queued", "queued-after-a-module-was-loaded",
+    "The same, but the call ended 36 µs before the GPU ran dry.",
+    "unattributed: the loading was over",
+    queued(100_000, call(50_000, 100_000, "cuModuleLoadData")),
+    compute=180_000, queued=6_000, unattributed=100_000,
 )  # fmt: skip
 add(
     "queued", "graph-nodes-back-to-back",
@@ -1031,6 +1052,14 @@ add(
     compute=150_000, launch_bound=4_907_000, named={"launch_bound": "gc"},
 )  # fmt: skip
 
+add(
+    "silence", "long-garbage-collection-on-another-thread",
+    "The same on a helper thread.",
+    "unattributed: that thread launches nothing",
+    silent(5_000_000, annotation(100_000, 5_000_000, "gc", HELPER)),
+    compute=150_000, unattributed=4_900_000, launch_bound=7_000,
+)  # fmt: skip
+
 FIRST_STEP = (annotation(-30_000, 105_000, "ProfilerStep#1"), A)
 FIRST_WINDOW = ("ProfilerStep#1", {"compute": 100_000, "launch_bound": 30_000})  # 30 µs from the range to the first kernel
 
@@ -1557,59 +1586,50 @@ def write_nsys(timeline: Timeline, folder: Path) -> Path:
 
 
 def write_kineto(timeline: Timeline, folder: Path) -> Path:
-    tid = {thread: PID + i for i, thread in enumerate(THREADS)}
-    events = [
-        {"ph": "M", "name": "thread_name", "pid": PID, "tid": number, "ts": 0, "args": {"name": f"thread {number} ({thread})"}}
-        for thread, number in tid.items()
-    ]
-
-    def event(category, name, pid, tid, start, end, **arguments):
-        times = {"ts": (start + ZERO) / 1_000, "dur": (end - start) / 1_000}  # small enough for a float to hold every ns
-        events.append({"ph": "X", "cat": category, "name": name, "pid": pid, "tid": tid, **times, "args": arguments})
+    trace = Kineto()
+    tid = {thread: HOST_PID + i for i, thread in enumerate(THREADS)}
+    for thread, number in tid.items():
+        trace.label("thread_name", HOST_PID, number, name=f"thread {number} ({thread})")
 
     def called(start, end, name, thread, correlation):
         driver = name.startswith("cu") and not name.startswith("cuda")
-        event("cuda_driver" if driver else "cuda_runtime", name, PID, tid[thread], start, end, cbid=1, correlation=correlation)
+        place = {"pid": HOST_PID, "tid": tid[thread], "correlation": correlation}
+        trace.complete("cuda_driver" if driver else "cuda_runtime", name, start + ZERO, end - start, **place)
 
     for number, row in enumerate(timeline.rows, 1):
-        correlation = 10 * number
-        place = {"device": 0, "context": 1, "stream": row.stream, "correlation": correlation}
-        host = (PID, tid[row.thread], row.start, row.end)
+        start, length, correlation = row.start + ZERO, row.end - row.start, 10 * number
+        place = {"stream": row.stream, "correlation": correlation}
         if row.by is not None:
             called(*row.by, row.call, row.thread, correlation)
         if row.driver is not None:
             called(*row.driver, "cuLaunchKernel", row.thread, correlation)
         if row.what == "kernel":
-            event("kernel", row.name, 0, row.stream, row.start, row.end, **place)
+            trace.kernel(row.name, start, length, **place)
         elif row.what == "copy":
-            if row.direction == "PtoP":
-                place |= {"fromDevice": 0, "toDevice": 1}
-            event("gpu_memcpy", _copy_name(row), 0, row.stream, row.start, row.end, bytes=64, **place)
+            between = {"fromDevice": 0, "toDevice": 1} if row.direction == "PtoP" else {}
+            trace.memcpy(_copy_name(row), start, length, bytes=64, **place, **between)
         elif row.what == "memset":
-            event("gpu_memset", "Memset (Device)", 0, row.stream, row.start, row.end, bytes=64, **place)
+            trace.memset(start, length, bytes=64, **place)
         elif row.what == "graph_nodes":
             for node, (node_start, node_end) in enumerate(row.spans, 1):
-                event("kernel", row.name, 0, row.stream, node_start, node_end, **place | {"graph node id": node})
+                trace.kernel(row.name, node_start + ZERO, node_end - node_start, graph_node_id=node, **place)
         elif row.what == "call":
             called(row.start, row.end, row.name, row.thread, correlation)
         elif row.what in _HOST_CATEGORIES:
-            event(_HOST_CATEGORIES[row.what], row.name, *host)
+            trace.complete(_HOST_CATEGORIES[row.what], row.name, start, length, pid=HOST_PID, tid=tid[row.thread])
         elif row.what in ("profiler", "loading"):
-            event("overhead", row.name, -1, 0, row.start, row.end)  # as PyTorch does, without the thread
+            trace.overhead(row.name, start, length)
         elif row.what == "stream_wait":
             called(*row.record, "cudaEventRecord", row.thread, correlation - 1)
             called(row.start, row.end, row.name, row.thread, correlation)
-            waited = {"wait_on_stream": row.record_stream, "wait_on_cuda_event_record_corr_id": correlation - 1}
-            event("cuda_sync", "Stream Wait Event", 0, row.stream, row.start, row.end, **place, **waited)
+            trace.wait_event(start, record=correlation - 1, **place)
         elif row.what == "sync":
-            event("cuda_sync", row.name, 0, row.stream, row.start, row.end, **place)
+            trace.complete("cuda_sync", row.name, start, length, pid=0, tid=row.stream, device=0, **place)
         elif row.what == "gpu_annotation":
-            event("gpu_user_annotation", row.name, 0, row.stream, row.start, row.end)
+            trace.complete("gpu_user_annotation", row.name, start, length, pid=0, tid=row.stream)
         else:
             raise ValueError(row.what)
-    path = folder / f"{timeline.name}.json"
-    path.write_text(json.dumps({"schemaVersion": 1, "baseTimeNanoseconds": 1_711_964_646_000_000_000, "traceEvents": events}))
-    return path
+    return trace.write(folder / f"{timeline.name}.json")
 
 
 _HOST_CATEGORIES = {"op": "cpu_op", "annotation": "user_annotation", "frame": "python_function"}
