@@ -109,7 +109,8 @@ class Fault(Phase):
         name: name of the fault.
         broken, fixed: the phases with and without it.
         ranks: the ranks it strikes, None for all.
-        every: it strikes every so many steps, counted from 0.
+        every: it strikes one of so many steps.
+        first: the first step it strikes, counted from 0, warm-up included.
     """
 
     name: str
@@ -117,10 +118,11 @@ class Fault(Phase):
     fixed: tuple[Phase, ...] = ()
     ranks: tuple[int, ...] | None = None
     every: int = 1
+    first: int = 0
 
     def strikes(self, rank: int, step: int, without: frozenset[str]) -> bool:
         """Whether it strikes this rank in this step."""
-        return self.name not in without and (self.ranks is None or rank in self.ranks) and step % self.every == 0
+        return self.name not in without and (self.ranks is None or rank in self.ranks) and step % self.every == self.first
 
     def emit(self, code: Code, site: Site) -> None:
         """Write one of the two variants."""
