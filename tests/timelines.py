@@ -648,14 +648,14 @@ add(
 add(
     "sync", "two-syncs-just-ended",
     "Two syncs in a row, 62 and 2 µs long, both ended less than 20 µs before the gap.",
-    "host sync for the restart, by the longer of the two",
+    "host sync for 2 µs: the wait that ended last let the queue run dry; launch-bound for the rest",
     [
         A,
         call(20_000, 82_000, "cudaStreamSynchronize"),
         call(83_000, 85_000, "cudaStreamSynchronize"),
         kernel(157_000, 207_000, (150_000, 155_000)),
     ],
-    compute=150_000, host_sync=50_000, launch_bound=7_000,
+    compute=150_000, host_sync=2_000, launch_bound=55_000,
 )  # fmt: skip
 add(
     "sync", "polling",
@@ -965,16 +965,16 @@ add(
 add(
     "silence", "silent-since-before-the-gap",
     "The host is silent for 1.312 ms; the GPU runs dry in the middle, 700 µs before the silence ends.",
-    "unattributed: how long the host is silent counts, not how much of it falls into the gap",
+    "launch-bound: what counts is the silence inside the gap, and that is no longer than other code takes",
     [A, kernel(100_000, 600_000, (-14_000, -12_000)), kernel(1_307_000, 1_357_000, (1_300_000, 1_305_000))],
-    compute=650_000, unattributed=700_000, launch_bound=7_000,
+    compute=650_000, launch_bound=707_000,
 )  # fmt: skip
 add(
     "silence", "silent-around-a-buffer-flush",
     "Silent for 1.8 ms; in the middle the profiler empties a buffer for 10 µs on another thread.",
-    "profiler for 10 µs, unattributed before and after: the profiler is no sign of life of the host",
+    "profiler for 10 µs; launch-bound before and after: each stretch that is left is counted for itself, and none exceeds 1 ms",
     silent(1_900_000, profiler(990_000, 1_000_000)),
-    compute=150_000, profiler=10_000, unattributed=1_790_000, launch_bound=7_000,
+    compute=150_000, profiler=10_000, launch_bound=1_797_000,
 )  # fmt: skip
 add(
     "silence", "an-operator-is-open",

@@ -219,7 +219,7 @@ def explain_idle(trace: Trace, launches: Launches, steps: Steps, busy: Intervals
     host_end = np.clip(gaps.l0, gaps.start, gaps.end)  # host time before the launch call; [host_end, end) is inside it
     on_host, in_launch = _split_at(rest.where(known & ~queued), host_end)
     _judge_launch(trace, launches, gaps, in_launch, rows, verdicts)
-    _judge_host(trace, steps, gaps, on_host, rows, verdicts, _first_input_copy(trace, steps))
+    _judge_host(trace, steps, gaps, on_host, rows, verdicts, _first_input_copy(trace, launches, steps))
     idle = _without_host_causes_where_unknown(verdicts.table(), trace, launches, steps)
     return _without_causes_between_captures(idle, steps)
 
@@ -544,13 +544,13 @@ def _silent(at: IntColumn, thread: IntColumn, rows: HostRows) -> npt.NDArray[np.
     return silent
 
 
-def _first_input_copy(trace: Trace, steps: Steps) -> IntColumn:
-    """For each window the start of the first host-to-device copy launched for it; the least integer if there is none."""
+def _first_input_copy(trace: Trace, launches: Launches, steps: Steps) -> IntColumn:
+    """For each window the launch of its first host-to-device copy; the least integer if there is none."""
     none = np.iinfo(np.int64)
     first = np.full(max(len(steps.windows), 1), none.max)
     copies = (trace.activities.kind == ActivityKind.MEMCPY) & (trace.activities.copy_kind == CopyKind.HOST_TO_DEVICE)
     copies &= steps.window_of >= 0
-    np.minimum.at(first, steps.window_of[copies], trace.activities.start_ns[copies])
+    np.minimum.at(first, steps.window_of[copies], launches.start_ns[copies])
     return np.where(first == none.max, none.min, first)
 
 
