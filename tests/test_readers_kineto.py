@@ -36,13 +36,13 @@ def table_rows(trace, table):
     if "name" in values:
         values["name"] = [trace.names[code] for code in values["name"].tolist()]
     if "thread" in values:
-        values["thread"] = [trace.threads[code] for code in values["thread"].tolist()]
+        values["thread"] = [trace.threads[code] if code >= 0 else None for code in values["thread"].tolist()]
     return list(zip(*(list(v) if isinstance(v, list) else v.tolist() for v in values.values()), strict=True))
 
 
 def content(trace):
     """All a trace says but where it comes from, comparable."""
-    tables = {table: table_rows(trace, table) for table in ("activities", "calls", "ranges", "stream_waits")}
+    tables = {table: table_rows(trace, table) for table in ("activities", "calls", "ranges", "stream_waits", "collective_records")}
     return tables | {
         key: getattr(trace, key)
         for key in (
@@ -560,10 +560,18 @@ def test_damage_is_said_with_its_numbers(tmp_path):
     (tmp_path / "t.json").write_bytes(text)
     (trace,) = read(tmp_path / "t.json")
     assert [(n.slug, n.message) for n in trace.notices] == [
-        ("damaged-events", "t.json is damaged: 4 events mended, 0 dropped, stray or missing text between events in 0 places"),
+        ("damaged-events", "t.json is damaged: 4 events mended"),
         ("damaged-metadata", "t.json: what stands beside the list of events could be read only in part"),
     ]
     assert trace.rank == 3
+
+
+def test_damage_names_only_what_there_was(tmp_path):
+    text = two_steps().text().replace(b'"ph": "X"', b'"ph": "X', 1).replace(b'"cat": "Trace"', b'"cat": {"Trace"')
+    (tmp_path / "t.json").write_bytes(text.replace(b'"f"', b'"f",,').replace(b'\n  },\n  {\n    "name"', b'\n  },,\n  {\n    "name"', 1))
+    (notice,) = read(tmp_path / "t.json")[0].notices
+    expected = "t.json is damaged: 2 events mended, 2 events dropped, commas or other text wrong between events in 1 place"
+    assert (notice.slug, notice.message) == ("damaged-events", expected)
 
 
 @pytest.mark.parametrize("packing", ["plain", "gzip"])

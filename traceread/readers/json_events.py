@@ -347,7 +347,7 @@ class EventReader:
         """The event of a damaged object, None if nothing can be made of it; counts both."""
         for candidate in mended(text.rstrip(b" \t\r\n,")):
             event = patiently_decoded(candidate)
-            if event is not None and event.ph is not None:
+            if event is not None and event.ph is not None and len(event.ph) == 1:
                 self.damage.mended += 1
                 return event
         self.damage.dropped += 1

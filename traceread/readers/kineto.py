@@ -265,7 +265,7 @@ class _Capture:
         of_track = dict(zip(self._reader.tracks, thread_of.tolist(), strict=True))
         records, groups = self._collectives.table(lambda p, t: of_track.get((p, t), -1), _base_ns(self._metadata), job, max(rank, -1))
         host = self._metadata.get("host_name")
-        first = min(int(t.start_ns.min()) for t in (activities, calls, ranges) if len(t))
+        first = min((int(t.start_ns.min()) for t in (activities, calls, ranges) if len(t)), default=0)
         notices = self._notices()  # after the tables: they add to what there is to say
         everywhere = self._recorded(calls, ranges)
         devices = np.unique(activities.device).tolist() if len(activities) else [NOT_RECORDED]
@@ -468,14 +468,13 @@ class _Capture:
             result.append(Notice("truncated", f"{name} ends before its list of events does{why}; the last steps may lack rows"))
         elif self._cut:
             result.append(Notice("damaged-file", f"{name}: {self._cut}; its events are complete"))
-        if damage.mended or damage.dropped or damage.separators:
-            result.append(
-                Notice(
-                    "damaged-events",
-                    f"{name} is damaged: {_counted(damage.mended, 'event')} mended, {damage.dropped} dropped, "
-                    f"stray or missing text between events in {_counted(damage.separators, 'place')}",
-                )
-            )
+        counted = [
+            f"{_counted(damage.mended, 'event')} mended" if damage.mended else "",
+            f"{_counted(damage.dropped, 'event')} dropped" if damage.dropped else "",
+            f"commas or other text wrong between events in {_counted(damage.separators, 'place')}" if damage.separators else "",
+        ]
+        if any(counted):
+            result.append(Notice("damaged-events", f"{name} is damaged: {', '.join(filter(None, counted))}"))
         if damage.metadata and not damage.truncated:
             result.append(Notice("damaged-metadata", f"{name}: what stands beside the list of events could be read only in part"))
         if rows.untimed:
