@@ -8,6 +8,7 @@ Run it in the repository's root after changing an option or what a report looks 
 from __future__ import annotations
 
 import argparse
+import contextlib
 import io
 from collections.abc import Iterator
 from pathlib import Path
@@ -97,8 +98,9 @@ def report_picture(root: Path) -> str:
     from traceread.reporters.answer import report_document
     from traceread.reporters.text import Screen, render_text
 
-    report = traceread.analyze(root / SAMPLE)
-    shown = render_text(report_document(report, gaps=3), Screen(100, fancy=True)).replace(f"{root}/", "")
+    with contextlib.chdir(root):  # the picture shows the path as one types it
+        report = traceread.analyze(SAMPLE)
+    shown = render_text(report_document(report, gaps=3), Screen(100, fancy=True))
     console = Console(width=100, record=True, file=io.StringIO(), force_terminal=True, legacy_windows=False)
     console.print(Text(f"$ traceread report {SAMPLE}", style="bold"))
     console.print(Text.from_ansi(shown))
