@@ -21,7 +21,7 @@ from traceread import intervals
 from traceread.categories.operations import launches as can_launch
 from traceread.categories.operations import operation_of_kernel
 from traceread.measurements.launches import Launches
-from traceread.measurements.steps import Steps
+from traceread.measurements.steps import Steps, StepSource
 from traceread.model import (
     ELEMENT_BYTES,
     NOT_RECORDED,
@@ -199,7 +199,8 @@ def _windows(kernels: _Kernels, steps: Steps) -> tuple[IntColumn, IntColumn]:
     inside = (by_time < len(end)) & (kernels.start_ns >= start[0])
     launched = steps.window_of[kernels.row]
     window = np.where(launched >= 0, launched, np.where(inside, by_time, NOT_RECORDED))
-    found = [_LAST_NUMBER.search(w.label) for w in steps.windows]
+    recorded = steps.source is StepSource.RECORDED
+    found = [_LAST_NUMBER.search(w.label) if recorded else None for w in steps.windows]
     number = np.array([int(match[1]) if match else NOT_RECORDED for match in found] + [NOT_RECORDED], np.int64)
     return window, number[window]
 

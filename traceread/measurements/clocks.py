@@ -1,0 +1,310 @@
+"""How far the clocks of ranks are apart (section 6 of the time model).
+
+A collective in which everybody needs everybody cannot end on one rank before it starts on another, so each of them bounds the
+offset between two clocks from both sides; and it ends nearly at once everywhere, so its ends estimate the offset within the bounds.
+Alignment serves comparisons between ranks. It never changes a rank's own times.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from enum import StrEnum
+
+import numpy as np
+import numpy.typing as npt
+
+from traceread.measurements.collectives import SYMMETRIC
+from traceread.measurements.matching import Matches
+from traceread.model import IntColumn, Operation
+
+FEWEST_FOR_DRIFT = 8
+LARGEST_DRIFT_PPB = 1_000_000
+"""A thousandth: what drifts more is no clock."""
+
+
+class ClockSource(StrEnum):
+    """How the offset of a rank's clock is known."""
+
+    REFERENCE = "reference"  # the rank that the others are compared with
+    SHARED = "shared"  # the same file or host, and its collectives agree
+    ZERO = "zero"  # no difference that the collectives would show
+    ENDS = "ends"  # from the ends of collectives
+    BOUNDS = "bounds"  # the middle of what the collectives allow
+    NONE = "none"  # cannot be compared
+
+
+@dataclass(frozen=True)
+class Offset:
+    """How far a clock is ahead of another: `offset_ns + (t - at_ns) · drift_ppb / 10⁹` at its own time t.
+
+    Attributes:
+        offset_ns, drift_ppb, at_ns: the estimate.
+        low_ns, high_ns: what the collectives allow once the drift is taken out; None where one side is open.
+        residual_ns: nothing smaller than this is told about the order of two ranks.
+        p50_ns, p95_ns: how far ends disagree once aligned.
+        matched: operations it rests on.
+        source: how it is known.
+    """
+
+    offset_ns: int
+    drift_ppb: int
+    at_ns: int
+    low_ns: int | None
+    high_ns: int | None
+    residual_ns: int
+    p50_ns: int
+    p95_ns: int
+    matched: int
+    source: ClockSource
+
+    def ahead(self, at: IntColumn) -> IntColumn:
+        """How far the clock is ahead at each of these times of its own."""
+        return self.offset_ns + (at - self.at_ns) * self.drift_ppb // 1_000_000_000
+
+
+_REFERENCE = Offset(0, 0, 0, 0, 0, 0, 0, 0, 0, ClockSource.REFERENCE)
+_NONE = Offset(0, 0, 0, None, None, 0, 0, 0, 0, ClockSource.NONE)
+
+
+@dataclass(frozen=True, eq=False)
+class Clocks:
+    """The clocks of all ranks.
+
+    Attributes:
+        offsets: for each rank its offset against the reference of its set.
+        reference: for each rank the position of that reference. Ranks with one reference can be compared.
+    """
+
+    offsets: tuple[Offset, ...]
+    reference: tuple[int, ...]
+
+    @property
+    def comparable(self) -> bool:
+        """Whether all ranks can be compared with each other."""
+        return len(set(self.reference)) == 1
+
+    def aligned(self, rank: int, at: IntColumn) -> IntColumn:
+        """Times of one rank on the clock of its reference."""
+        return at - self.offsets[rank].ahead(at)
+
+    @property
+    def residual_ns(self) -> int:
+        """The largest residual of all ranks."""
+        return max((o.residual_ns for o in self.offsets), default=0)
+
+
+def align_clocks(matches: Matches) -> Clocks:
+    """The offsets of all clocks, each against the lowest rank that it can be compared with.
+
+    Ranks are compared within the largest groups first; a rank that shares no group with the reference is reached over others,
+    and its residuals add up.
+    """
+    edges: dict[int, list[tuple[int, Offset]]] = {r: [] for r in range(len(matches.ranks))}
+    sets = list(range(len(matches.ranks)))
+    for a, b, offset in _pairs(matches, sets):
+        edges[a].append((b, offset))
+        edges[b].append((a, _reversed(offset)))
+    offsets: list[Offset] = [_NONE] * len(sets)
+    reference = list(range(len(sets)))
+    for root in range(len(sets)):
+        if offsets[root] is not _NONE:
+            continue
+        offsets[root] = replace(_REFERENCE, source=ClockSource.REFERENCE if edges[root] else ClockSource.NONE)
+        queue = [root]
+        while queue:
+            a = queue.pop(0)
+            for b, offset in edges[a]:
+                if offsets[b] is _NONE and b != root:
+                    offsets[b] = _composed(offsets[a], offset)
+                    reference[b] = root
+                    queue.append(b)
+    return Clocks(tuple(offsets), tuple(reference))
+
+
+def _pairs(matches: Matches, sets: list[int]) -> Iterator[tuple[int, int, Offset]]:
+    """Pairs of ranks whose clocks can be compared, so few that they connect what can be connected; `sets` tells what already is."""
+
+    def find(r: int) -> int:
+        while sets[r] != r:
+            sets[r] = sets[sets[r]]
+            r = sets[r]
+        return r
+
+    for a, b, measured in (*_symmetric_pairs(matches), *_peer_pairs(matches)):
+        if find(a) == find(b):
+            continue
+        offset = measured.offset(_shared(matches, a, b))
+        if offset is not None:
+            sets[find(b)] = find(a)
+            yield a, b, offset
+
+
+def _shared(matches: Matches, a: int, b: int) -> bool:
+    first, second = matches.ranks[a].clock, matches.ranks[b].clock
+    return first != "" and first == second
+
+
+@dataclass(frozen=True, eq=False)
+class _Measured:
+    """The same operations on two ranks.
+
+    Attributes:
+        start_a, end_a, start_b, end_b: on either clock.
+        a_needs_b, b_needs_a: whose data are needed, so that the one cannot end before the other starts.
+        together: they end nearly at once.
+    """
+
+    start_a: IntColumn
+    end_a: IntColumn
+    start_b: IntColumn
+    end_b: IntColumn
+    a_needs_b: npt.NDArray[np.bool_]
+    b_needs_a: npt.NDArray[np.bool_]
+    together: bool
+
+    def offset(self, shared: bool) -> Offset | None:
+        """How far clock b is ahead of clock a; None if no offset is possible."""
+        return estimate_offset(self, shared)
+
+
+def _symmetric_pairs(matches: Matches) -> Iterator[tuple[int, int, _Measured]]:
+    """Each member of a group beside the one with most operations, the groups with most operations first."""
+    operation = matches.column("operation")
+    symmetric = np.isin(operation, (*SYMMETRIC, Operation.SEND_RECV)) & (matches.meeting >= 0)
+    start, end = matches.column("start_ns"), matches.column("end_ns")
+    by_group = np.bincount(matches.group[symmetric], minlength=len(matches.groups))
+    for g in np.argsort(-by_group, kind="stable").tolist():
+        if not by_group[g]:
+            return
+        rows = {}
+        for r in matches.groups[g].loaded:
+            own = np.arange(matches.first[r], matches.first[r + 1])
+            own = own[symmetric[own] & (matches.group[own] == g)]
+            rows[r] = own[np.argsort(matches.meeting[own], kind="stable")]
+        hub = max(rows, key=lambda r: (len(rows[r]), -r))
+        for r, own in rows.items():
+            _, at_hub, at_own = np.intersect1d(matches.meeting[rows[hub]], matches.meeting[own], assume_unique=True, return_indices=True)
+            if r != hub and len(at_own):
+                a, b = rows[hub][at_hub], own[at_own]
+                everybody = np.ones(len(a), bool)
+                yield hub, r, _Measured(start[a], end[a], start[b], end[b], everybody, everybody, True)
+
+
+def _peer_pairs(matches: Matches) -> Iterator[tuple[int, int, _Measured]]:
+    """Pairs of ranks that send to each other."""
+    if not len(matches.sender):
+        return
+    start, end, rank = matches.column("start_ns"), matches.column("end_ns"), matches.rank_of
+    source, destination = rank[matches.sender], rank[matches.receiver]
+    low, high = np.minimum(source, destination), np.maximum(source, destination)
+    pair = low * len(matches.ranks) + high
+    for key in np.unique(pair).tolist():
+        mine = np.flatnonzero(pair == key)
+        a, b = divmod(key, len(matches.ranks))
+        forward = source[mine] == a
+        of_a = np.where(forward, matches.sender[mine], matches.receiver[mine])
+        of_b = np.where(forward, matches.receiver[mine], matches.sender[mine])
+        yield a, b, _Measured(start[of_a], end[of_a], start[of_b], end[of_b], ~forward, forward, False)
+
+
+def estimate_offset(measured: _Measured, shared: bool) -> Offset | None:
+    """The offset of clock b against clock a, None if the operations allow none.
+
+    Zero where the clock is known to be shared and zero is allowed, or where nothing speaks against it: zero is allowed, and the
+    ends differ by no more than among themselves. Else what the ends say, if that is allowed; else the middle of what is allowed.
+    """
+    m = measured
+    difference = m.end_b - m.end_a
+    tight = np.argsort((m.end_a - m.start_a) + (m.end_b - m.start_b), kind="stable")[: max((len(difference) + 1) // 2, 1)]
+    at = _median(m.end_b)
+    middle, drift = _line(difference[tight], m.end_b[tight] - at) if m.together else (_median(difference), 0)
+    left = difference - (m.end_b - at) * drift // 1_000_000_000
+    low, high = _bounds(m, (m.end_b - at) * drift // 1_000_000_000)
+    p50, p95 = (int(np.percentile(np.abs(left - middle), q, method="higher")) for q in (50, 95))
+    slack = p95 if m.together else 0
+
+    def allowed(offset: int) -> bool:
+        return (low is None or low - slack <= offset) and (high is None or offset <= high + slack)
+
+    bounded = low is not None and high is not None
+    if shared and _allows_zero(m, slack):
+        offset, drift, source = 0, 0, ClockSource.SHARED
+        left, (low, high) = difference, _bounds(m, np.zeros(len(difference), np.int64))
+    elif bounded and not drift and allowed(0) and (not m.together or abs(middle) <= p95):
+        offset, source = 0, ClockSource.ZERO
+    elif m.together and allowed(middle):
+        offset, source = middle, ClockSource.ENDS
+    elif low is not None and high is not None and low <= high:
+        offset, source = (low + high) // 2, ClockSource.BOUNDS
+    else:
+        return None
+    p50, p95 = (int(np.percentile(np.abs(left - offset), q, method="higher")) for q in (50, 95))
+    half = max(high - low, 0) // 2 if low is not None and high is not None else p95
+    residual = min(half, p95) if m.together or shared else half
+    return Offset(offset, drift, at, low, high, residual, p50, p95, len(difference), source)
+
+
+def _line(difference: IntColumn, at: IntColumn) -> tuple[int, int]:
+    """Median of the differences and their drift in parts per 10⁹, 0 where a drift explains nothing."""
+    middle = _median(difference)
+    if len(difference) < FEWEST_FOR_DRIFT or at.max() == at.min():
+        return middle, 0
+    seconds, apart = at / 1e9, (difference - middle).astype(np.float64)
+    keep = np.ones(len(at), bool)
+    for _ in range(2):
+        slope, intercept = np.polyfit(seconds[keep], apart[keep], 1)
+        off = np.abs(apart - slope * seconds - intercept)
+        keep = off <= np.quantile(off, 0.9)
+    before, after = np.median(np.abs(apart)), np.median(off)
+    if abs(slope) > LARGEST_DRIFT_PPB or 2 * after > before:
+        return middle, 0
+    drift = round(float(slope))
+    return _median(difference - at * drift // 1_000_000_000), drift
+
+
+def _median(values: IntColumn) -> int:
+    """The middle value, the lower one of two; never through a float."""
+    return int(np.partition(values, (len(values) - 1) // 2)[(len(values) - 1) // 2])
+
+
+def _bounds(m: _Measured, drifted: IntColumn) -> tuple[int | None, int | None]:
+    """The largest lower and the smallest upper bound of the offset, None where there is none."""
+    lower = (m.start_b - m.end_a - drifted)[m.a_needs_b]
+    upper = (m.end_b - m.start_a - drifted)[m.b_needs_a]
+    return int(lower.max()) if len(lower) else None, int(upper.min()) if len(upper) else None
+
+
+def _allows_zero(m: _Measured, slack: int) -> bool:
+    low, high = _bounds(m, np.zeros(len(m.start_a), np.int64))
+    return (low is None or low - slack <= 0) and (high is None or high + slack >= 0)
+
+
+def _reversed(offset: Offset) -> Offset:
+    """The offset of a against b, from that of b against a."""
+    low = None if offset.high_ns is None else -offset.high_ns
+    high = None if offset.low_ns is None else -offset.low_ns
+    return replace(
+        offset, offset_ns=-offset.offset_ns, drift_ppb=-offset.drift_ppb, at_ns=offset.at_ns - offset.offset_ns, low_ns=low, high_ns=high
+    )
+
+
+def _composed(outer: Offset, inner: Offset) -> Offset:
+    """The offset of c against a, from that of b against a and that of c against b."""
+    if outer.source is ClockSource.REFERENCE:
+        return inner
+    at_b = np.array([inner.at_ns - inner.offset_ns])
+    return replace(
+        inner,
+        offset_ns=inner.offset_ns + int(outer.ahead(at_b)[0]),
+        drift_ppb=inner.drift_ppb + outer.drift_ppb,
+        low_ns=None,
+        high_ns=None,
+        residual_ns=inner.residual_ns + outer.residual_ns,
+    )
+
+
+def pairwise(matches: Matches) -> Sequence[tuple[int, int, Offset]]:
+    """The offset of every pair of ranks that is measured directly, as (rank position, rank position, offset of the second)."""
+    found = ((a, b, measured.offset(_shared(matches, a, b))) for a, b, measured in (*_symmetric_pairs(matches), *_peer_pairs(matches)))
+    return [(a, b, offset) for a, b, offset in found if offset is not None]
