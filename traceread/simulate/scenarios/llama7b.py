@@ -33,7 +33,7 @@ def forward(layers: range) -> tuple[Phase, ...]:
     for layer in layers:
         if layer + 1 < LAYERS:
             phases.append(gather(layer + 1, "forward"))
-        phases += [Await(f"forward {layer}"), Compute(4, KERNEL)]
+        phases += [Await(f"forward {layer}"), Compute(4, KERNEL, "large forward")]
     return tuple(phases)
 
 
@@ -43,7 +43,7 @@ def backward(scattered: bool) -> tuple[Phase, ...]:
     for i, layer in enumerate(reversed(range(LAYERS))):
         if layer:
             phases.append(gather(layer - 1, "backward"))
-        phases += [Await(f"backward {layer}"), Compute(12 + i % 2, KERNEL, "backward")]
+        phases += [Await(f"backward {layer}"), Compute(12 + i % 2, KERNEL, "large backward", layer=13)]
         if scattered and layer % 4 == 0:
             phases.append(scatter(layer // 4))
     if not scattered:
