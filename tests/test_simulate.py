@@ -202,6 +202,12 @@ def test_a_broadcast_waits_for_its_root_alone():
     assert ends[0] == ends[2] == starts[1] + 200 * US
 
 
+def test_the_root_of_a_reduction_alone_waits_for_everybody():
+    starts, ends = starts_and_ends(late_job("reduce", root=0))
+    assert ends[0] == starts[1] + 200 * US
+    assert ends[2] == starts[2] + 200 * US < starts[1]
+
+
 def test_truth_splits_waiting_from_transfer():
     run = simulate(late_job("allreduce"))
     parts = [transfers_of(run, h, record(run, h, Capture()), frozenset(range(3)))[0] for h in run.hosts]

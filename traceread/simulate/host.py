@@ -72,6 +72,16 @@ class Thread:
         self.jitter = 0
 
 
+class World(NamedTuple):
+    """What a process finds around it."""
+
+    timing: Timing
+    host_jitter: Sequence[int]  # in 1/4096ths, JITTER_MASK + 1 of them
+    gpu_jitter: Sequence[int]
+    meet: Callable[[Collective, int], Meeting]  # the operation with this number in its channel
+    wake: Callable[[Host], None]  # run this process again
+
+
 class Host:
     """One process: its threads, its device and everything they recorded.
 
@@ -85,26 +95,12 @@ class Host:
         closed: when the capture ended.
     """
 
-    def __init__(
-        self,
-        rank: int,
-        program: Iterator[Instruction],
-        threads: int,
-        device: Device,
-        library: Library,
-        timing: Timing,
-        jitter: tuple[Sequence[int], Sequence[int]],
-        meet: Callable[[Collective, int, int], Meeting],
-        wake: Callable[[Host], None],
-    ) -> None:
+    def __init__(self, rank: int, program: Iterator[Instruction], threads: int, device: Device, library: Library, world: World) -> None:
         self.rank = rank
         self.device = device
         self.library = library
         self.threads = [Thread(0, program), *(Thread(i) for i in range(1, threads))]
-        self._timing = timing
-        self._host_jitter, self._gpu_jitter = jitter
-        self._meet = meet
-        self._wake = wake
+        self._timing, self._host_jitter, self._gpu_jitter, self._meet, self._wake = world
         device.member = rank
         device.wake = self._activity_done
         self.range_start, self.range_end = array("q"), array("q")
@@ -226,24 +222,8 @@ class Host:
 
     # Instructions: each returns False where the thread blocks; it is then executed again, so nothing may have happened yet
 
-    def _launch(self, thread: Thread, ins: Instruction) -> bool:
+    def _launch(self, thread: Thread, ins: Instruction, loading: int = 0) -> bool:
         _, code, stream, op, before, call, after, between, ticks, name = ins
-        return self._launch_one(thread, code, stream, op, before, call, after, between, ticks, name, 0)
-
-    def _launch_one(
-        self,
-        thread: Thread,
-        code: int,
-        stream: int,
-        op: int,
-        before: int,
-        call: int,
-        after: int,
-        between: int,
-        ticks: int,
-        name: int,
-        loading: int,
-    ) -> bool:
         device = self.device
         place = thread.jitter & JITTER_MASK
         jitter = self._host_jitter[place]
@@ -272,10 +252,10 @@ class Host:
         return True
 
     def _first_launch(self, thread: Thread, ins: Instruction) -> bool:
-        _, code, stream, op, before, call, after, between, ticks, name, load, loading_row = ins
+        _, code, _, _, _, call, _, _, _, _, load, loading_row = ins
         loading = 0 if code in self.loaded else load
         row = len(self.call_start)
-        if not self._launch_one(thread, code, stream, op, before, call, after, between, ticks, name, loading):
+        if not self._launch(thread, ins[:10], loading):
             return False
         if loading:
             self.loaded.add(code)
@@ -390,7 +370,7 @@ class Host:
         self.range_collective[thread.open[-1][0]] = (spec, number)
         self._range(thread, annotation, thread.clock, returned + after)
         row = self._open_call(thread, name, called, returned)
-        meeting = self._meet(collective, number, len(collective.members))
+        meeting = self._meet(collective, number)
         index = self.device.enqueue(code, stream, returned - call + self._timing.latency, ticks, row, meeting=meeting)
         self.device.occupy(index)
         thread.clock = returned + after

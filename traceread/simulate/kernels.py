@@ -167,6 +167,9 @@ COLLECTIVE_KERNELS = {
     "_reduce_scatter_base": "ncclDevKernel_ReduceScatter_Sum_{dtype}_RING_LL",
     "all_to_all": "ncclDevKernel_SendRecv",
     "broadcast": "ncclDevKernel_Broadcast_RING_LL",
+    "reduce": "ncclDevKernel_Reduce_Sum_{dtype}_RING_LL",
+    "scatter": "ncclDevKernel_SendRecv",
+    "gather": "ncclDevKernel_SendRecv",
     "send": "ncclDevKernel_SendRecv",
     "recv": "ncclDevKernel_SendRecv",
 }
@@ -181,6 +184,9 @@ COLLECTIVE_OPS = {
     "_reduce_scatter_base": ("c10d::_reduce_scatter_base_", "nccl:_reduce_scatter_base", "ncclReduceScatter"),
     "all_to_all": ("c10d::alltoall_base_", "nccl:all_to_all", "ncclSend"),
     "broadcast": ("c10d::broadcast_", "nccl:broadcast", "ncclBroadcast"),
+    "reduce": ("c10d::reduce_", "nccl:reduce", "ncclReduce"),
+    "scatter": ("c10d::scatter_", "nccl:scatter", "ncclSend"),
+    "gather": ("c10d::gather_", "nccl:gather", "ncclSend"),
     "send": ("c10d::send", "nccl:send", "ncclSend"),
     "recv": ("c10d::recv_", "nccl:recv", "ncclRecv"),
 }

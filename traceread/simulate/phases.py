@@ -138,7 +138,7 @@ class Communicate(Phase):
     """A collective of `ns` transfer time.
 
     Attributes:
-        operation: recorded name: allreduce, _allgather_base, _reduce_scatter_base, all_to_all, broadcast.
+        operation: recorded name: allreduce, _allgather_base, _reduce_scatter_base, all_to_all, broadcast, reduce, scatter, gather.
         elements: elements of the whole tensor.
         ns: transfer time once everybody is there.
         after: whether it waits for what the compute stream holds.
@@ -147,7 +147,7 @@ class Communicate(Phase):
         stream: communication stream.
         group: see `Site.group`.
         dtype: BFloat16 or Float.
-        root: root of a broadcast.
+        root: root of broadcast, reduce, scatter and gather.
     """
 
     operation: str

@@ -10,7 +10,7 @@ from itertools import chain
 
 from traceread.errors import TracereadError
 from traceread.simulate.device import Device, Meeting
-from traceread.simulate.host import JITTER_BITS, Host, Timing
+from traceread.simulate.host import JITTER_BITS, Host, Timing, World
 from traceread.simulate.job import Fault, Job, Machine, Site, emit_all
 from traceread.simulate.program import Code, Collective, HostCost, Instruction, Library, Op
 
@@ -74,25 +74,25 @@ def simulate(
     todo: deque[Device] = deque()
     awake: deque[Host] = deque()
 
-    def meet(spec: Collective, number: int, members: int) -> Meeting:
+    def meet(spec: Collective, number: int) -> Meeting:
         key = (spec.channel, number)
-        meeting = meetings.get(key)
-        if meeting is None:
-            meeting = meetings[key] = Meeting(spec, number)
-        return meeting
+        if key not in meetings:
+            meetings[key] = Meeting(spec, number)
+        return meetings[key]
 
+    m = job.machine
     hosts = []
     for rank in range(job.ranks):
-        m = job.machine
-        noise = _table(f"{seed} {rank} noise", m.collective_noise // tick)
-        device = Device(m.queue_depth, max(m.dispatch // tick, 1), 255 if tick == 1 else 0, [abs(n) for n in noise], todo)
-        jitter = (
+        noise = [abs(n) for n in _table(f"{seed} {rank} noise", m.collective_noise // tick)]
+        device = Device(m.queue_depth, max(m.dispatch // tick, 1), 255 if tick == 1 else 0, noise, todo)
+        world = World(
+            _timing(m, tick),
             _table(f"{seed} {rank} host", m.host_jitter * (1 << JITTER_BITS) // 1000),
             _table(f"{seed} {rank} gpu", m.gpu_jitter * (1 << JITTER_BITS) // 1000),
+            meet,
+            awake.append,
         )
-        program = chain.from_iterable(compiler.program(rank))
-        host = Host(rank, program, 3 + job.workers, device, library, _timing(m, tick), jitter, meet, awake.append)
-        hosts.append(host)
+        hosts.append(Host(rank, chain.from_iterable(compiler.program(rank)), 3 + job.workers, device, library, world))
     awake.extend(hosts)
     while awake:
         awake.popleft().run()
