@@ -94,12 +94,13 @@ class _Export:
         self._db = connection
         self._run = run
         self._parts = parts
+        self._first = parts[0].identity
         self._capture = capture
         self._version = capture.schema
         self._tables: dict[str, list[Column]] = tables(capture.schema)
         self._made: set[str] = set()
         self._string = _Strings()
-        self._zero = EPOCH_NS + run.job.nodes[parts[0].identity.node].offset_ns - LEAD_NS - 1_000_003 * parts[0].host.rank
+        self._zero = EPOCH_NS + run.job.nodes[self._first.node].offset_ns - LEAD_NS - 1_000_003 * parts[0].host.rank
 
     def write(self) -> None:
         """Every table that has rows; a few exist without."""
@@ -108,7 +109,8 @@ class _Export:
         if "aborted" in self._capture.oddities:
             self._insert("StringIds", {"id": [17], "value": ["[NSys]"]})
             return
-        self._machine()
+        for table in (self._gpus, self._session, self._environment, self._metadata, self._bystanders):
+            table()
         for part in self._parts:
             self._process(part)
             self._activities(part)
@@ -143,15 +145,14 @@ class _Export:
 
     # The machine and the collection
 
-    def _machine(self) -> None:
-        first = self._parts[0].identity
+    def _gpus(self) -> None:
         job = self._run.job
-        devices = range(first.devices)
+        devices = range(self._first.devices)
         zero_uuid = "00000000-0000-0000-0000-000000000000"
         self._insert(
             "TARGET_INFO_GPU",
             {
-                "id": [first.devices - 1 - d for d in devices],  # the numbering of the driver's tool, not that of CUDA
+                "id": [len(devices) - 1 - d for d in devices],  # the numbering of the driver's tool, not that of CUDA
                 "cuDevice": list(devices),
                 "vmId": VM,
                 "name": job.device,
@@ -175,6 +176,8 @@ class _Export:
                 "ctrlDevPath": "",
             },
         )
+
+    def _session(self) -> None:
         end = max(part.rows.window[1] for part in self._parts) - self._zero
         clock = 28_254_349_605
         self._insert("ANALYSIS_DETAILS", {"globalVid": VM, "startTime": clock, "stopTime": clock + end, "duration": end})
@@ -182,6 +185,9 @@ class _Export:
             "TARGET_INFO_SESSION_START_TIME",
             {"utcEpochNs": self._zero, "utcTime": "2026-03-05T08:07:40", "localTime": "2026-03-05T09:07:40", "systemClockNs": clock},
         )
+
+    def _environment(self) -> None:
+        job, first = self._run.job, self._first
         environment = {
             "CpuCores": "96",
             "NvDriverVersion": "570.86.15",
@@ -203,6 +209,8 @@ class _Export:
                 "nameEnum": list(range(1, len(environment) + 1)),
             },
         )
+
+    def _metadata(self) -> None:
         if self._version != "old":
             product, schema = PRODUCT[self._version]
             numbers = schema.split(".")
@@ -227,6 +235,9 @@ class _Export:
             self._insert("META_DATA_CAPTURE", {"name": list(capture), "value": list(capture.values())})
         for table, rows in ENUMS.items():
             self._insert(table, {"id": list(rows), "name": [n for n, _ in rows.values()], "label": [label for _, label in rows.values()]})
+
+    def _bystanders(self) -> None:
+        """Other processes of the machine, and what the profiler says about them."""
         foreign = [9_000 + 13 * i for i in range(FOREIGN)]
         self._insert("PROCESSES", {"pid": foreign, "globalPid": [_global(pid) for pid in foreign], "name": ["kworker"] * FOREIGN})
         self._insert(
