@@ -65,3 +65,11 @@ def test_impossible_durations():
 def test_kernels_before_their_launch():
     b = healthy().kernel(10 * MS, 11 * MS, launch=(10 * MS + 7 * US, 10 * MS + 9 * US))
     assert "by up to 7.00 µs" in notices(b)["kernel-before-launch"]
+
+
+def test_repeating_launches_without_step_names_are_pointed_out():
+    b = Build()
+    for i in range(40):
+        b.kernel(i * 100 * US + 20 * US, i * 100 * US + 90 * US, launch=(i * 100 * US, i * 100 * US + 5 * US), name=f"k{i % 10}")
+    assert "--step-range infer would divide" in notices(b)["steps-not-named"]
+    assert "steps-not-named" not in notices(healthy())

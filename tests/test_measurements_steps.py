@@ -267,3 +267,14 @@ def test_several_captures_without_steps_are_several_windows():
     steps = analyse(two_captures(), pattern="none")[1]
     assert [w.label for w in steps.windows] == ["whole capture", "between captures", "whole capture"]
     assert steps.used == (True, False, True)
+
+
+def test_a_step_is_told_from_its_layers():
+    b, at = Build(), 0
+    for _ in range(4):  # steps: an embedding, 6 equal layers of 9 kernels, a head
+        for name in ["embedding", *[f"layer{k}" for _ in range(6) for k in range(9)], "head"]:
+            b.kernel(at + 5 * US, at + 45 * US, launch=(at, at + US), name=name)
+            at += 50 * US
+    steps = analyse(b.trace(), pattern="infer")[1]
+    assert "56 launches" in steps.name
+    assert len(steps.windows) == 4

@@ -430,10 +430,16 @@ def analyze_profile(profile: Profile, options: AnalysisOptions) -> Report:
 
 def _differences(ranks: Sequence[RankReport]) -> tuple[Notice, ...]:
     """Warnings where the ranks do not fit together."""
+    notices = []
+    sizes = {r.world_size: r.rank for r in reversed(ranks) if r.world_size is not None}
+    if len(sizes) > 1:
+        named = ", ".join(f"rank {rank} of {size}" for size, rank in sorted(sizes.items()))
+        notices.append(
+            Notice("different-jobs", f"the files are of jobs of different size ({named}); what is said of the ranks together is void")
+        )
     with_work = [r for r in ranks if r.steps.windows]
     if not with_work:
-        return ()
-    notices = []
+        return tuple(notices)
     if len({r.steps.source for r in with_work}) > 1:
         without = ", ".join(str(r.rank) for r in with_work if r.steps.source is StepSource.WHOLE_CAPTURE)
         notices.append(

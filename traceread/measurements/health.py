@@ -15,7 +15,8 @@ from traceread.measurements.classes import Reason
 from traceread.measurements.idle import Idle, launch_share
 from traceread.measurements.launches import Launches
 from traceread.measurements.partition import Busy
-from traceread.measurements.steps import Steps
+from traceread.measurements.step_inference import infer_segments
+from traceread.measurements.steps import Steps, StepSource
 from traceread.model import Trace
 from traceread.units import duration, percent
 
@@ -35,6 +36,7 @@ def check_health(trace: Trace, launches: Launches, steps: Steps, busy: Busy, idl
         _stream_overlaps(trace, steps, busy),
         _impossible_durations(trace),
         _before_launch(trace, launches),
+        _steps_to_infer(trace, launches, steps),
     )
     return tuple(Notice(slug, message, trace.rank) for check in checks for slug, message in check)
 
@@ -133,3 +135,16 @@ def _before_launch(trace: Trace, launches: Launches) -> Iterator[tuple[str, str]
 
 def _and_more(count: int) -> str:
     return f" (and of {count - 1} more windows)" if count > 1 else ""
+
+
+def _steps_to_infer(trace: Trace, launches: Launches, steps: Steps) -> Iterator[tuple[str, str]]:
+    """Not a fault: the capture names no steps, but something in it repeats."""
+    if steps.source is not StepSource.WHOLE_CAPTURE:
+        return
+    segments = infer_segments(trace, launches)
+    if segments is not None and len(segments.label) > 1:
+        yield (
+            "steps-not-named",
+            f"nothing names the steps, so the whole capture is one window; --step-range infer would divide it into "
+            f"{len(segments.label)} stretches that repeat ({segments.name}): steps perhaps, or parts of one",
+        )
