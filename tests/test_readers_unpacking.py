@@ -54,6 +54,17 @@ def test_a_cut_zip_is_corrupt(tmp_path):
         unpack(path)
 
 
+def test_an_encrypted_zip_is_refused(tmp_path):
+    path = zipped(tmp_path / "traces.zip", a=TEXT)
+    packed = bytearray(path.read_bytes())
+    for signature, flags in ((b"PK\x03\x04", 6), (b"PK\x01\x02", 8)):
+        packed[packed.index(signature) + flags] |= 1
+    path.write_bytes(bytes(packed))
+    with pytest.raises(InputError, match="cannot be unpacked") as caught:
+        unpack(path)
+    assert caught.value.hint == "Unpack it first: unzip traces.zip"
+
+
 def test_damage_inside_a_zip_keeps_what_came_before(tmp_path):
     path = zipped(tmp_path / "traces.zip", a=TEXT)
     packed = bytearray(path.read_bytes())

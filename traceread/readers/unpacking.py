@@ -104,23 +104,22 @@ class Unpacked:
 
     def _unzip(self, file: IO[bytes]) -> Iterator[bytes]:
         try:
-            with zipfile.ZipFile(file) as archive:
-                members = [m for m in archive.infolist() if not m.is_dir()]
-                if len(members) != 1:
-                    raise InputError(
-                        f"{self.path} is a zip of {len(members)} files; one trace per zip is read",
-                        f"Unpack it and give the directory: unzip {self.path.name} -d traces",
-                    )
-                self._total = members[0].file_size
-                with archive.open(members[0]) as stored:
-                    done = 0
-                    while block := stored.read(self._options.chunk_bytes):
-                        done += len(block)
-                        self._report(done)
-                        yield block
+            archive = zipfile.ZipFile(file)
+        except zipfile.BadZipFile as e:
+            raise CorruptTrace(f"{self.path} is a broken zip: {e}", "Copy it again from where it was recorded") from e
+        members = [m for m in archive.infolist() if not m.is_dir()]
+        if len(members) != 1:
+            raise InputError(
+                f"{self.path} is a zip of {len(members)} files; one trace per zip is read",
+                f"Unpack it and give the directory: unzip {self.path.name} -d traces",
+            )
+        self._total = members[0].file_size
+        try:
+            with archive.open(members[0]) as stored:
+                while block := stored.read(self._options.chunk_bytes):
+                    self._report(stored.tell())
+                    yield block
         except (zipfile.BadZipFile, zlib.error, EOFError) as e:
-            if "stored" not in locals():
-                raise CorruptTrace(f"{self.path} is a broken zip: {e}", "Copy it again from where it was recorded") from e
             self.cut = f"the zip data is damaged ({e})"
         except (RuntimeError, NotImplementedError) as e:  # encrypted, or packed by a method the standard library lacks
             raise InputError(f"{self.path} cannot be unpacked: {e}", f"Unpack it first: unzip {self.path.name}") from e
