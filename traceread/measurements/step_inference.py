@@ -119,11 +119,12 @@ def _period(names: npt.NDArray[np.int32]) -> int | None:
     best = max(shares.values())
     if best < _SAME_LAUNCHES:
         return None
-    return min(period for period, share in shares.items() if share >= best - _AS_GOOD)
+    return int(min(period for period, share in shares.items() if share >= best - _AS_GOOD))
 
 
 def _phase(at: IntColumn, period: int) -> int:
     """The position in the period before which the host pauses longest, summed over the periods."""
     pause = np.diff(at, prepend=at[0])
+    pause[0] = pause[period]  # what was before the first launch is not recorded
     whole = len(pause) // period * period
     return int(pause[:whole].reshape(-1, period).sum(axis=0).argmax())
