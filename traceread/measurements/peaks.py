@@ -84,17 +84,15 @@ def find_gpu(device: Device) -> Found:
     words = _words(device.name)
     cut = len(device.name) >= _NAME_CUT - 1
     recorded = device.memory_bytes is not None and device.multiprocessors is not None
+    named = [gpu for gpu in load_gpus() if any(_holds(words, name, cut) for name in gpu.names)][:1]
+    # A name that leaves several open is settled by what else is recorded.
+    hinted = [gpu for gpu in load_gpus() if any(_holds(words, name, False) for name in gpu.loose) and (recorded or gpu.unknown)]
     misfit = ""
-    for gpu in load_gpus():
-        named = any(_holds(words, name, cut) for name in gpu.names)
-        if not named and not (recorded and any(_holds(words, name, False) for name in gpu.loose)):
-            continue
+    for gpu in named or hinted:
         problem = gpu.misfit(device)
         if not problem:
             return Found(None, reason=f"{device.name}: {gpu.unknown}") if gpu.unknown else Found(gpu, recorded)
         misfit = misfit or f"{device.name}: the name is that of the {gpu.key}, but {problem}"
-        if named:
-            break
     return Found(None, reason=misfit or f"{device.name} is not in the table of peaks")
 
 
