@@ -60,12 +60,20 @@ class Saving:
 
 @dataclass(frozen=True, eq=False)
 class _Changes:
-    """A removal in terms of the graph: what is taken off each node's time before it, its own time, and each activity."""
+    """A removal in terms of the graph.
+
+    Attributes:
+        gap_ns, own_ns: what is taken off the host time before each node, and off its call.
+        wait_keep: thousandths of each node's waiting that stay.
+        length_ns, latency_ns: what is taken off each activity, and off the time from its launch to its start.
+        before: the activity before each one on its stream.
+    """
 
     gap_ns: IntColumn
     own_ns: IntColumn
     wait_keep: IntColumn
     length_ns: IntColumn
+    latency_ns: IntColumn
     before: IntColumn
 
 
@@ -87,7 +95,7 @@ class Replay:
         self._giver = n.giver.tolist()
         first = np.searchsorted(w.node, np.arange(len(n) + 1))
         self._first, self._stop = first[:-1].tolist(), first[1:].tolist()
-        self._latency, self._pause = w.latency_ns.tolist(), w.pause_ns.tolist()
+        self._pause = w.pause_ns.tolist()
         self._edges: dict[int, list[tuple[int, int]]] = {}
         for source, target, pause, _ in zip(*(c.tolist() for _, c in graph.edges.columns()), strict=True):
             self._edges.setdefault(target, []).append((source, pause))
@@ -143,8 +151,18 @@ class Replay:
                 beside[row[mine]] = True
             else:
                 off = removal.off_ns[known][mine] * (1000 - removal.keep) // 1000
-                length[row[mine]] = np.maximum(length[row[mine]], off)
-        return _Changes(gap, own, wait_keep, np.minimum(length, w.length_ns), _without(w.before, beside) if beside.any() else w.before)
+                np.add.at(length, row[mine], off)
+        # an activity cannot start before a slow launch call gets to it: what is taken off the call is taken off the latency
+        slow = np.where(w.node >= 0, w.latency_ns - self.graph.latency_ns, 0)
+        latency = np.minimum(own[np.maximum(w.node, 0)], np.maximum(slow, 0)) if len(n) else np.zeros(len(w), np.int64)
+        return _Changes(
+            gap_ns=gap,
+            own_ns=own,
+            wait_keep=wait_keep,
+            length_ns=np.minimum(length, w.length_ns),
+            latency_ns=latency,
+            before=_without(w.before, beside) if beside.any() else w.before,
+        )
 
     def _host_time_in(self, host: HostIntervals) -> tuple[IntColumn, IntColumn]:
         """For each node how much of the host time before it, and of its call, lies in these intervals."""
@@ -170,7 +188,7 @@ class Replay:
         gap = (n.start_ns - n.begin_ns - changes.gap_ns).tolist()
         own = (n.own_ns - changes.own_ns).tolist()
         length = (w.length_ns - changes.length_ns).tolist()
-        before, latency, pause = changes.before.tolist(), self._latency, self._pause
+        before, latency, pause = changes.before.tolist(), (w.latency_ns - changes.latency_ns).tolist(), self._pause
         edges, waits, keeps = self._edges, self._waits, changes.wait_keep.tolist()
         end = [NEVER] * (len(w) + 1)
         end[: len(graph.fixed_end_ns)] = graph.fixed_end_ns.tolist()

@@ -19,6 +19,8 @@ NEVER = -(1 << 61)
 _CLOCK_NS = 2_000
 """Times of different streams agree this well: programmatic launches and rounded clocks overlap a little."""
 _STREAM_WAIT = re.compile(r"^(?:cuda|hip|cu)StreamWaitEvent")
+_LONG_LATENCY_NS = 50_000
+"""A kernel that begins later after its launch than this waited for something else, even if it does not show."""
 _LOOK_BACK = 16
 """Candidates that are looked at for what a stream, or a call, waited for."""
 
@@ -205,8 +207,24 @@ def _waits_by_call(trace: Trace, nodes: Nodes, work: Work) -> Edges:
     return _edges(source, target, recorded=False)
 
 
-def time_work(trace: Trace, launches: Launches, nodes: Nodes, work: Work, edges: Edges, host_names: HostNames) -> tuple[Work, Edges, int]:
-    """The work and its edges with the pauses between cause and effect, and the ns that nothing explains.
+@dataclass(frozen=True, eq=False)
+class TimedWork:
+    """Work and edges with their pauses.
+
+    Attributes:
+        work, edges: the tables.
+        latency_ns: the usual time from a launch to the start of its activity on an idle GPU.
+        unexplained_ns: pauses that nothing explains.
+    """
+
+    work: Work
+    edges: Edges
+    latency_ns: int
+    unexplained_ns: int
+
+
+def time_work(trace: Trace, launches: Launches, nodes: Nodes, work: Work, edges: Edges, host_names: HostNames) -> TimedWork:
+    """The work and its edges with the pauses between cause and effect.
 
     A pause is what was measured where it decided the start; elsewhere it is what is usual, as far as the times allow. Where
     all causes were long over, the start is taken to follow whatever ended just then on another stream, if anything did. The
@@ -225,7 +243,7 @@ def time_work(trace: Trace, launches: Launches, nodes: Nodes, work: Work, edges:
     nearest = np.minimum(since_launch, since_before)
     np.minimum.at(nearest, edges.target, since_source)
 
-    idle = known & (since_launch < since_before)
+    idle = known & (since_launch <= nearest) & (since_launch <= _LONG_LATENCY_NS)
     queued = moves & (since_before <= since_launch) & (since_before >= 0) & (since_before <= SHORT_DISPATCH_NS)
     latency = int(np.median(since_launch[idle])) if idle.any() else SHORT_DISPATCH_NS
     pause = int(np.median(since_before[queued])) if queued.any() else 0
@@ -254,7 +272,7 @@ def time_work(trace: Trace, launches: Launches, nodes: Nodes, work: Work, edges:
         latency_ns=np.where(known, paused(since_launch, latency, rows), NEVER),
         pause_ns=np.where(work.before >= 0, paused(since_before, pause, rows), 0),
     )
-    return timed, edges.replace(pause_ns=paused(since_source, pause, edges.target)), int(unexplained.sum())
+    return TimedWork(timed, edges.replace(pause_ns=paused(since_source, pause, edges.target)), latency, int(unexplained.sum()))
 
 
 def _ended_just_then(trace: Trace, work: Work, rows: npt.NDArray[np.int64]) -> IntColumn:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -66,6 +67,7 @@ class ReplayGraph:
         start_ns: where the host program begins.
         in_flight: ends of the launches that were unfinished then.
         fixed_end_ns: when the work ended that was launched before the program; it stands first in `work`.
+        latency_ns: usual time from a launch to the start of its activity.
         unexplained_ns: pauses of the GPU that nothing in the graph explains; a replay leaves them out.
         working: when each thread did nothing but execute, calls included; without long silence.
     """
@@ -82,6 +84,7 @@ class ReplayGraph:
     start_ns: int
     in_flight: IntColumn
     fixed_end_ns: IntColumn
+    latency_ns: int
     unexplained_ns: int
     working: HostIntervals
 
@@ -112,13 +115,14 @@ def build_graph(
     nodes = program.nodes
     work = order_work(trace, launches, program, windows[-1].end_ns)
     edges = find_edges(trace, launches, nodes, work)
-    work, edges, unexplained = time_work(trace, launches, nodes, work, edges, host_names)
+    timed = time_work(trace, launches, nodes, work, edges, host_names)
+    work = timed.work
     waits = find_waits(trace, nodes, work)
     return ReplayGraph(
         rank=trace.rank,
         nodes=_with_own_time(nodes, waits),
         work=work,
-        edges=edges,
+        edges=timed.edges,
         waits=waits,
         ends=_ends(trace, steps, work, first, last),
         spans=_spans(steps, nodes, first, last),
@@ -127,8 +131,9 @@ def build_graph(
         start_ns=program.start_ns,
         in_flight=program.in_flight,
         fixed_end_ns=trace.activities.end_ns[work.activity[work.node < 0]],
-        unexplained_ns=unexplained,
-        working=_working(nodes, rows, program.start_ns, windows[-1].end_ns),
+        latency_ns=timed.latency_ns,
+        unexplained_ns=timed.unexplained_ns,
+        working=working_time(np.unique(nodes.thread).tolist(), rows, program.start_ns, windows[-1].end_ns),
     )
 
 
@@ -197,10 +202,10 @@ def _spans(steps: Steps, nodes: Nodes, first: int, last: int) -> Spans:
     return Spans.from_rows(rows)
 
 
-def _working(nodes: Nodes, rows: HostRows, start: int, end: int) -> HostIntervals:
-    """When the launching threads did nothing but execute: not blocked, and silent for no longer than SILENCE_NS."""
-    found = []
-    for thread in np.unique(nodes.thread).tolist():
+def working_time(threads: Sequence[int], rows: HostRows, start: int, end: int) -> HostIntervals:
+    """When these threads did nothing but execute: not blocked, and silent for no longer than SILENCE_NS."""
+    found = [(np.empty(0, np.int64),) * 3]
+    for thread in threads:
         timeline = rows.timeline(thread)
         edges = np.concatenate(([start], timeline.at, [end]))
         state = timeline.state[np.searchsorted(timeline.at, edges[:-1], side="right")]
@@ -209,9 +214,7 @@ def _working(nodes: Nodes, rows: HostRows, start: int, end: int) -> HostInterval
         silent = _pieces(Intervals(begin[state == SILENT], stop[state == SILENT]), quiet)
         brief = silent.end - silent.start <= SILENCE_NS
         execute = state == EXECUTING
-        these = intervals.union(
-            np.concatenate((begin[execute], silent.start[brief])), np.concatenate((stop[execute], silent.end[brief]))
-        )
+        these = intervals.union(np.concatenate((begin[execute], silent.start[brief])), np.concatenate((stop[execute], silent.end[brief])))
         found.append((these.start, these.end, np.full(len(these.start), thread)))
     return HostIntervals(*(np.concatenate(c) for c in zip(*found, strict=True)))
 

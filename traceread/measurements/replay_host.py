@@ -9,6 +9,7 @@ import numpy.typing as npt
 
 from traceread import intervals
 from traceread.categories.host import Blocker
+from traceread.intervals import Intervals
 from traceread.measurements.host_time import SILENT, HostRows
 from traceread.measurements.launches import Launches
 from traceread.measurements.steps import Steps
@@ -128,13 +129,11 @@ def _before_on_thread(thread: npt.NDArray[np.int32]) -> npt.NDArray[np.int64]:
     return before
 
 
-def _givers(
-    start: IntColumn, end: IntColumn, thread: npt.NDArray[np.int32], since: IntColumn, rows: HostRows
-) -> npt.NDArray[np.int64]:
+def _givers(start: IntColumn, end: IntColumn, thread: npt.NDArray[np.int32], since: IntColumn, rows: HostRows) -> npt.NDArray[np.int64]:
     """For each node the node of another thread whose end it waited for, -1 if it was its own thread's turn.
 
-    A thread waited for another one when it was silent for long and went on soon after the other's last call: backward() waits
-    for the autograd thread, the autograd thread for the next backward().
+    A thread waited for another one when it was silent for long while the other one launched: backward() waits for the autograd
+    thread, the autograd thread for the next backward().
     """
     giver = np.full(len(start), -1)
     threads = np.unique(thread)
@@ -149,11 +148,19 @@ def _givers(
         at = np.searchsorted(end[by_end], start[mine], side="right") - 1
         mine, at = mine[at >= 0], at[at >= 0]
         latest = by_end[at]
-        soon = (end[latest] > since[mine]) & (2 * (start[mine] - end[latest]) <= start[mine] - since[mine])
-        mine, latest = mine[soon], latest[soon]
-        silent = rows.timeline(one).state_at(end[latest]) == SILENT
-        giver[mine[silent]] = latest[silent]
+        meanwhile = end[latest] - since[mine]
+        quiet = intervals.covered(_silence(rows, one, int(since.min()), int(end.max())), since[mine], end[latest])
+        waited = (meanwhile >= HAND_OVER_NS) & (10 * quiet >= 9 * meanwhile)
+        giver[mine[waited]] = latest[waited]
     return giver
+
+
+def _silence(rows: HostRows, thread: int, start: int, end: int) -> Intervals:
+    """When a thread has no call and no op open, between two instants."""
+    timeline = rows.timeline(thread)
+    edges = np.clip(np.concatenate(([start], timeline.at, [end])), start, end)
+    silent = timeline.state == SILENT
+    return intervals.union(edges[:-1][silent], edges[1:][silent])
 
 
 def _in_flight(trace: Trace, launches: Launches, origin: int) -> IntColumn:

@@ -14,6 +14,7 @@ import pkgutil
 import sys
 from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass
+from functools import cache
 from importlib.metadata import EntryPoint, entry_points
 from types import ModuleType
 
@@ -23,10 +24,28 @@ from traceread.model import Capability
 from traceread.rules.facts import Facts
 from traceread.rules.losses import Loss
 
-__all__ = ["Capability", "Effort", "Evidence", "Facts", "Finding", "Loss", "Rule", "Skipped", "find_rule", "load_rules", "rule"]
+__all__ = [
+    "GENERAL",
+    "LAST",
+    "SPECIFIC",
+    "Capability",
+    "Effort",
+    "Evidence",
+    "Facts",
+    "Finding",
+    "Loss",
+    "Rule",
+    "Skipped",
+    "find_rule",
+    "load_rules",
+    "rule",
+]
 
 GROUP = "traceread.rules"
 """Entry points of further rules."""
+
+SPECIFIC, GENERAL, LAST = 0, 1, 2
+"""Turns: rules that know a special case, rules for a kind of cause, rules that take what is left of a class."""
 
 Check = Callable[[Facts], Iterator[Finding]]
 
@@ -40,7 +59,7 @@ class Rule:
         check: yields the findings of one rank.
         needs: what the trace must hold for it to look.
         effort: what its fix asks for.
-        leftovers: it takes what the specific rules left: it looks after them.
+        turn: rules with a smaller one look first; what they find is no longer there for the others.
         manual: what it means, how to confirm it, what to do: the docstring of its module.
     """
 
@@ -48,7 +67,7 @@ class Rule:
     check: Check
     needs: frozenset[Capability]
     effort: Effort
-    leftovers: bool
+    turn: int
     manual: str
 
     @property
@@ -57,18 +76,17 @@ class Rule:
         return self.manual.strip().splitlines()[0].rstrip(".") if self.manual.strip() else self.id
 
 
-def rule(
-    id: str, *, needs: Collection[Capability] = (), effort: Effort = Effort.CODE, leftovers: bool = False
-) -> Callable[[Check], Rule]:
+def rule(id: str, *, needs: Collection[Capability] = (), effort: Effort = Effort.CODE, turn: int = SPECIFIC) -> Callable[[Check], Rule]:
     """A decorator that makes a rule of a generator of findings; the manual is the docstring of the module it stands in."""
 
     def decorate(check: Check) -> Rule:
         manual = sys.modules[check.__module__].__doc__ or check.__doc__ or ""
-        return Rule(id, check, frozenset(needs), effort, leftovers, manual)
+        return Rule(id, check, frozenset(needs), effort, turn, manual)
 
     return decorate
 
 
+@cache
 def load_rules() -> tuple[tuple[Rule, ...], tuple[Notice, ...]]:
     """All rules by id, and a notice for each plug-in that could not be loaded. Shipped ones win over plug-ins of the same id."""
     found: dict[str, Rule] = {}

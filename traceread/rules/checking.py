@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
+from collections.abc import Collection
 from dataclasses import dataclass, replace
-
-import numpy as np
 
 from traceread.errors import Notice
 from traceread.findings import Finding, Skipped
@@ -31,35 +29,22 @@ class RankFindings:
 
 
 def check_rank(facts: Facts, rules: Collection[Rule]) -> RankFindings:
-    """The findings of one rank. Specific rules look first; the others get what is left."""
+    """The findings of one rank. Specific rules look first; what they find is no longer there for the others."""
     findings: list[Finding] = []
     skipped: list[Skipped] = []
     notices: list[Notice] = []
-    idle = np.zeros(len(facts.idle), bool)
-    taken = np.zeros(len(facts.trace.activities), np.int64)
-    for rule in sorted(rules, key=lambda r: (r.leftovers, r.id)):
+    for rule in sorted(rules, key=lambda r: (r.turn, r.id)):
         missing = rule.needs - facts.trace.recorded
         if missing:
             skipped.append(_not_looked(rule, missing))
             continue
         try:
-            found = list(_checked(rule, facts))
+            for finding in rule.check(facts):
+                findings.append(_complete(facts, rule, finding))
+                facts.claim(finding.loss or Loss())
         except Exception as error:  # a rule that fails must not cost the report
             notices.append(Notice("rule-failed", f"rule {rule.id} failed: {type(error).__name__}: {error}", facts.trace.rank))
-            continue
-        for finding in found:
-            loss = (finding.loss or Loss()).without(idle, taken)
-            idle[loss.idle] = True
-            np.add.at(taken, loss.activities, loss.ns)
-            findings.append(_complete(facts, rule, finding, loss))
     return RankFindings(tuple(findings), tuple(skipped), tuple(notices))
-
-
-def _checked(rule: Rule, facts: Facts) -> Iterator[Finding]:
-    for finding in rule.check(facts):
-        if not isinstance(finding, Finding):
-            raise TypeError(f"it yielded {type(finding).__name__}, not a Finding")
-        yield finding
 
 
 def _not_looked(rule: Rule, missing: Collection[Capability]) -> Skipped:
@@ -67,8 +52,11 @@ def _not_looked(rule: Rule, missing: Collection[Capability]) -> Skipped:
     return Skipped(rule.id, f"not recorded: {', '.join(n.replace('_', ' ') for n in names)}", tuple(names))
 
 
-def _complete(facts: Facts, rule: Rule, finding: Finding, loss: Loss) -> Finding:
+def _complete(facts: Facts, rule: Rule, finding: object) -> Finding:
     """The finding with everything that follows from its loss and its rule."""
+    if not isinstance(finding, Finding):
+        raise TypeError(f"it yielded {type(finding).__name__}, not a Finding")
+    loss = finding.loss or Loss()
     manual = read_manual(rule.manual)
     return replace(
         finding,

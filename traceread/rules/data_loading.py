@@ -34,14 +34,14 @@ from collections.abc import Iterator
 from traceread.findings import Effort, Finding
 from traceread.measurements.classes import StepClass
 from traceread.model import Capability
-from traceread.rules import Facts, Loss, rule
+from traceread.rules import LAST, Facts, Loss, rule
 from traceread.units import duration
 
 _SINGLE = "SingleProcess"
 _MULTI = "MultiProcessing"
 
 
-@rule("data-loading", needs={Capability.ACTIVITIES, Capability.LAUNCHES}, effort=Effort.SETTING, leftovers=True)
+@rule("data-loading", needs={Capability.ACTIVITIES, Capability.LAUNCHES}, effort=Effort.SETTING, turn=LAST)
 def data_loading(facts: Facts) -> Iterator[Finding]:
     """One finding for all waiting for batches."""
     waits = facts.blocked(StepClass.DATA_WAIT)

@@ -34,7 +34,7 @@ from dataclasses import dataclass
 
 from traceread.findings import Effort, Finding
 from traceread.model import Capability
-from traceread.rules import Facts, rule
+from traceread.rules import LAST, Facts, rule
 from traceread.rules.operations import ALL_GATHER, ALL_REDUCE, ALL_TO_ALL, REDUCE_SCATTER, SEND_RECV, operations, place_in_step
 from traceread.units import duration, percent
 
@@ -76,7 +76,7 @@ _ADVICE = {
 }
 
 
-@rule("exposed-communication", needs={Capability.ACTIVITIES}, effort=Effort.CODE, leftovers=True)
+@rule("exposed-communication", needs={Capability.ACTIVITIES}, effort=Effort.CODE, turn=LAST)
 def exposed_communication(facts: Facts) -> Iterator[Finding]:
     """One finding per operation."""
     for operation, which in operations(facts):

@@ -23,7 +23,7 @@ from traceread.measurements.kernels import KernelTable
 from traceread.measurements.launches import Launches
 from traceread.measurements.partition import Busy, Partition
 from traceread.measurements.replay import Removal
-from traceread.measurements.replay_graph import HostIntervals
+from traceread.measurements.replay_graph import HostIntervals, working_time
 from traceread.measurements.steps import Steps
 from traceread.model import Category, IntColumn, RangeKind, Trace
 from traceread.rules.losses import Loss
@@ -92,6 +92,28 @@ class Facts:
     kernels: KernelTable
     rows: HostRows
 
+    # What is left for the rules that look later
+
+    @cached_property
+    def _taken_idle(self) -> Mask:
+        return np.zeros(len(self.idle), bool)
+
+    @cached_property
+    def _taken_host(self) -> Mask:
+        return np.zeros(len(self.rows.start), bool)
+
+    @cached_property
+    def _claimed_ns(self) -> IntColumn:
+        return np.zeros(len(self.trace.activities), np.int64)
+
+    def claim(self, loss: Loss) -> None:
+        """Takes a loss out of the facts: rules that look later see only what is left."""
+        self._taken_idle[loss.idle] = True
+        self._taken_host[loss.host_rows] = True
+        np.add.at(self._claimed_ns, loss.activities, loss.ns)
+        np.subtract.at(self.exposed_ns, loss.activities, loss.ns)
+        np.maximum(self.exposed_ns, 0, out=self.exposed_ns)
+
     # The steps
 
     @cached_property
@@ -149,7 +171,7 @@ class Facts:
 
     def idle_rows(self, step_class: StepClass, reasons: Sequence[Reason] = ()) -> IntColumn:
         """Rows of Idle in used steps with this class, and with one of these reasons if given."""
-        mine = self._used_rows & (self.idle.cause == step_class)
+        mine = self._used_rows & (self.idle.cause == step_class) & ~self._taken_idle
         if reasons:
             mine &= np.isin(self.idle.reason, [int(r) for r in reasons])
         return np.flatnonzero(mine)
@@ -171,7 +193,21 @@ class Facts:
         """
         if step_class not in self._blocked:
             self._blocked[step_class] = self._find_blocked(step_class)
-        return self._blocked[step_class]
+        left = (self._left(b) for b in self._blocked[step_class])
+        return tuple(b for b in left if len(b.rows) or len(b.loss.idle))
+
+    def _left(self, blocked: Blocked) -> Blocked:
+        """What no finding has claimed yet."""
+        rows = blocked.rows[~self._taken_host[blocked.rows]]
+        idle = blocked.loss.idle[~self._taken_idle[blocked.loss.idle]]
+        if len(rows) == len(blocked.rows) and len(idle) == len(blocked.loss.idle):
+            return blocked
+        return self._blocked_rows(blocked.title, rows, idle)
+
+    def _blocked_rows(self, title: str, rows: IntColumn, idle: IntColumn) -> Blocked:
+        removal = Removal(host=self._host_time(rows, idle if not title else idle[:0]))
+        ns = int((self.rows.end[rows] - self.rows.start[rows]).sum())
+        return Blocked(title, rows, Loss(idle=idle, host_rows=rows, removal=removal), ns)
 
     @cached_property
     def _blocked(self) -> dict[StepClass, tuple[Blocked, ...]]:
@@ -182,10 +218,10 @@ class Facts:
         mine = (host.blocker == _BLOCKER_OF[step_class]) & np.isin(host.thread, self.launching_threads)
         rows = np.flatnonzero(mine)
         begun = intervals.covered(self.host_windows, host.start[rows], host.start[rows] + 1) > 0
-        rows = rows[begun]
         waiting = self.idle_rows(step_class)
         source = idle.source[waiting]
-        rows = np.union1d(rows, source[(source >= 0) & (host.blocker[np.maximum(source, 0)] == _BLOCKER_OF[step_class])])
+        rows = np.union1d(rows[begun], source[(source >= 0) & (host.blocker[np.maximum(source, 0)] == _BLOCKER_OF[step_class])])
+        rows = self._not_inside(rows, _BLOCKER_OF[step_class])
         title_of, titles = self._titles(rows)
         at = np.searchsorted(rows, source)
         known = (source >= 0) & (at < len(rows))
@@ -199,11 +235,16 @@ class Facts:
             group[restart] = title_of[by_end[before[restart]]]
         found = []
         for code in np.unique(np.concatenate((group, title_of))).tolist():
-            own = rows[title_of == code]
-            lost = waiting[group == code]
-            loss = Loss(idle=lost, host_rows=own, removal=Removal(host=self._host_time(own, lost if code < 0 else lost[:0])))
-            found.append(Blocked(titles[code] if code >= 0 else "", own, loss, int((host.end[own] - host.start[own]).sum())))
+            found.append(self._blocked_rows(titles[code] if code >= 0 else "", rows[title_of == code], waiting[group == code]))
         return tuple(sorted(found, key=lambda b: (-self.idle_ns(b.loss.idle), b.title)))
+
+    def _not_inside(self, rows: IntColumn, blocker: Blocker) -> IntColumn:
+        """Those of these host rows that do not stand inside what goes before them, such as a copy inside a checkpoint."""
+        kept = np.zeros(len(rows), bool)
+        for thread in np.unique(self.rows.thread[rows]).tolist():
+            mine = self.rows.thread[rows] == thread
+            kept[mine] = self.rows.timeline(thread).state_at(self.rows.start[rows[mine]]) == blocker
+        return rows[kept]
 
     def _titles(self, rows: IntColumn) -> tuple[IntColumn, list[str]]:
         """For each host row the position of its title, and the titles."""
@@ -235,6 +276,15 @@ class Facts:
         if known.any():
             thread[known] = self.launches.thread[following[known]]
         return np.where(thread >= 0, thread, self.steps.step_thread)
+
+    @cached_property
+    def working(self) -> HostIntervals:
+        """When the launching threads did nothing but execute, calls included: what a CUDA graph would do away with."""
+        used = [self.steps.windows[i] for i in self.used.tolist()]
+        if not used or not len(self.rows.start):
+            return HostIntervals.empty()
+        begin = max(min(w.host_start_ns for w in used), int(self.rows.start.min()))
+        return working_time(self.launching_threads, self.rows, begin, max(w.end_ns for w in used))
 
     def idle_loss(self, rows: IntColumn, *, host_gone: bool = False, names: tuple[str, ...] = ()) -> Loss:
         """The loss of these rows of Idle; `host_gone`: the host time behind them goes with it."""
@@ -268,6 +318,24 @@ class Facts:
     def _found_names(self) -> dict[str, Mask]:
         return {}
 
+    def begun_inside(self, rows: IntColumn, outer: IntColumn) -> Mask:
+        """For each of these host rows whether it begins while one of the outer ones is open on its thread; shape of `rows`."""
+        result = np.zeros(len(rows), bool)
+        for thread in np.unique(self.rows.thread[outer]).tolist():
+            own = outer[self.rows.thread[outer] == thread]
+            these = intervals.union(self.rows.start[own], self.rows.end[own])
+            mine = np.flatnonzero(self.rows.thread[rows] == thread)
+            at = self.rows.start[rows[mine]]
+            result[mine] = intervals.covered(these, at, at + 1) > 0
+        return result
+
+    def idle_inside(self, rows: IntColumn, outer: IntColumn) -> IntColumn:
+        """Those of these rows of Idle of which at least half lies within the host rows."""
+        these = intervals.union(self.rows.start[outer], self.rows.end[outer])
+        start, end = self.idle.start_ns[rows], self.idle.end_ns[rows]
+        kept: IntColumn = rows[2 * intervals.covered(these, start, end) >= end - start]
+        return kept
+
     def launched_inside(self, rows: IntColumn) -> Mask:
         """For each activity whether its launch begins while one of these host rows is open on its thread."""
         result = np.zeros(len(self.trace.activities), bool)
@@ -290,7 +358,7 @@ class Facts:
 
     @cached_property
     def exposed_ns(self) -> IntColumn:
-        """For each activity its time in used steps that counts in the class of its category, each instant once."""
+        """For each activity its time in used steps that counts in the class of its category and is still unclaimed, each instant once."""
         a = self.trace.activities
         result = np.zeros(len(a), np.int64)
         hiding = {
@@ -336,11 +404,12 @@ class Facts:
         if not len(rows):
             return Loss()
         a = self.trace.activities
-        hidden = intervals.covered(self.busy.compute, a.start_ns[rows], a.end_ns[rows])
+        alone = a.end_ns[rows] - a.start_ns[rows] - intervals.covered(self.busy.compute, a.start_ns[rows], a.end_ns[rows])
+        claimed = self._claimed_ns[rows]
         return Loss(
             activities=rows,
             ns=self.exposed_ns[rows],
-            removal=Removal(activities=rows, off_ns=a.end_ns[rows] - a.start_ns[rows] - hidden),
+            removal=Removal(activities=rows, off_ns=np.maximum(alone - claimed, 0)),
             beside=Removal(activities=rows, beside=True),
             names=names,
         )

@@ -33,11 +33,11 @@ from collections.abc import Iterator
 from traceread.findings import Effort, Finding
 from traceread.measurements.classes import StepClass
 from traceread.model import Capability
-from traceread.rules import Facts, rule
+from traceread.rules import LAST, Facts, rule
 from traceread.units import duration, plural
 
 
-@rule("host-sync", needs={Capability.ACTIVITIES, Capability.LAUNCHES}, effort=Effort.CODE, leftovers=True)
+@rule("host-sync", needs={Capability.ACTIVITIES, Capability.LAUNCHES}, effort=Effort.CODE, turn=LAST)
 def host_sync(facts: Facts) -> Iterator[Finding]:
     """One finding per blocking call and op around it."""
     for wait in facts.blocked(StepClass.HOST_SYNC):

@@ -69,4 +69,3 @@ def _whole_classes(facts: Facts, graph: ReplayGraph) -> dict[StepClass, Removal]
         loss = facts.kernel_loss(which) if category is Category.COMPUTE else facts.work_loss(which)
         result[step_class] = loss.removal
     return {c: result[c] for c in StepClass if result.get(c)}
-

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import reduce
 
 import numpy as np
-import numpy.typing as npt
 
 from traceread.measurements.replay import Removal
 from traceread.measurements.replay_graph import HostIntervals
@@ -51,13 +50,6 @@ class Loss:
             beside=joined(beside) if beside else None,
             names=tuple(dict.fromkeys(self.names + other.names)),
         )
-
-    def without(self, idle: npt.NDArray[np.bool_], taken_ns: IntColumn) -> Loss:
-        """What is left of it when these idle rows and so much of each activity are already accounted for."""
-        keep = ~idle[self.idle]
-        ns = np.maximum(self.ns - taken_ns[self.activities], 0)
-        left = ns > 0
-        return replace(self, idle=self.idle[keep], activities=self.activities[left], ns=ns[left])
 
 
 def joined(removals: list[Removal] | tuple[Removal, ...]) -> Removal:
