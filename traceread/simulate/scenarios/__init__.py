@@ -1,4 +1,8 @@
-"""Jobs to simulate: one file per scenario, each with a `JOB` or a tuple of `JOBS`."""
+"""Jobs to simulate: one file per scenario, each with a `JOB` or a tuple of `JOBS`.
+
+To add one, put a file beside this: a step is a tuple of phases (`traceread.simulate.phases`, parts of a model in
+`traceread.simulate.models`); what is wrong with it stands in a `Fault`, which also says what stands there once it is mended.
+"""
 
 from __future__ import annotations
 
