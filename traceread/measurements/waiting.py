@@ -188,6 +188,7 @@ class ExposedSplit:
         wait_ns, transfer_ns, not_split_ns: per window, parallel to `Steps.windows`; they add up to exposed communication.
         own_wait_ns, own_transfer_ns, own_not_split_ns: per collective, inside used windows; of collectives that overlap the one
             that began first owns the time, so that they add up as well. Communication that is no kernel has no collective.
+        blocked_ns: per collective, waiting with nothing hiding it, wherever; as `own_wait_ns` inside used windows.
         hidden_ns: per collective, time under compute inside used windows.
         other_ns: exposed communication of used windows outside any collective: copies between devices.
         waits: when this rank was waiting with nothing hiding it.
@@ -199,6 +200,7 @@ class ExposedSplit:
     own_wait_ns: IntColumn
     own_transfer_ns: IntColumn
     own_not_split_ns: IntColumn
+    blocked_ns: IntColumn
     hidden_ns: IntColumn
     other_ns: int
     waits: Intervals
@@ -239,6 +241,7 @@ def split_exposed(steps: Steps, busy: Busy, table: Collectives, split: npt.NDArr
         own_wait_ns=_owned(table.start_ns, ready, known, intervals.intersect(waits, inside)),
         own_transfer_ns=_owned(ready, table.end_ns, known, intervals.intersect(transfer, inside)),
         own_not_split_ns=own_not_split,
+        blocked_ns=_owned(table.start_ns, ready, known, waits),
         hidden_ns=intervals.covered(hidden, table.start_ns, table.end_ns),
         other_ns=intervals.intersect(not_split, inside).total - int(own_not_split.sum()),
         waits=waits,
