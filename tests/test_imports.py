@@ -18,6 +18,8 @@ PIPELINE = (
     "readers",
     "categories",
     "config",
+    "run",
+    "run",
     "measurements",
     "findings",
     "rules",
@@ -110,6 +112,8 @@ def goes_up(i):
         return False  # the version, which the JSON carries
     if i.deferred and imported in SHOWN_BY and importer in ("model", "report", "comparison"):
         return False
+    if imported not in PIPELINE or importer not in PIPELINE:
+        return True  # its place has to be said first
     return PIPELINE.index(imported) >= PIPELINE.index(importer)
 
 
@@ -118,7 +122,7 @@ def stands_not_apart(i):
     if importer == imported:
         return False
     if importer in APART:
-        return imported != "errors" and i.importer != f"traceread.{importer}.__main__"
+        return imported != "errors"
     return imported in APART and importer not in ("cli", "__main__")
 
 

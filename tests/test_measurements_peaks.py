@@ -1,7 +1,8 @@
 import pytest
 
-from traceread.measurements.peaks import PRECISIONS, find_gpu, find_peak, load_gpus
+from traceread.measurements.peaks import find_gpu, find_peak, load_gpus
 from traceread.model import Device
+from traceread.run import PRECISIONS
 
 GIB = 1 << 30
 

@@ -11,9 +11,6 @@ from importlib import resources
 
 from traceread.model import Device
 
-PRECISIONS = ("bf16", "fp16", "fp8", "fp4", "int8", "tf32", "fp32")
-"""Number formats of matrix products, as peaks.toml and run.json name them."""
-
 _GIB = 1 << 30
 _NAME_CUT = 31
 """nsys of 2022 and 2023 cut device names to so many characters."""
