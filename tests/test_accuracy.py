@@ -40,16 +40,9 @@ def few(name: str) -> dict[str, int]:
     return {"ranks": min(job.ranks, 4), "steps": 4 if job.cut else 3}
 
 
-NODES_AS_DEPENDENT = (
-    "gaps between the nodes of a graph launched after a stream wait are taken for dependency, though its first node had waited"
-)
-
-
 @pytest.mark.parametrize("format_", ["kineto", "nsys"])
 @pytest.mark.parametrize("name", SCENARIOS)
-def test_every_idle_cause_is_within_one_percent_of_the_step(name, format_, tmp_path, request):
-    if (name, format_) == ("cuda-graph-partial", "nsys"):
-        request.applymarker(pytest.mark.xfail(reason=NODES_AS_DEPENDENT, strict=True))
+def test_every_idle_cause_is_within_one_percent_of_the_step(name, format_, tmp_path):
     result = accuracy.measure(SCENARIOS[name], Capture(format_, compress=False), tmp_path, **few(name))
     assert result.adds_up
     assert result.windows_agree

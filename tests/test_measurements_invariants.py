@@ -3,7 +3,7 @@
 from dataclasses import replace
 
 import numpy as np
-from building import Build, analyse
+from building import analyse
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from strategies import builds
@@ -96,8 +96,6 @@ def test_two_touching_halves_are_one_activity(b, which, where):
 )
 def test_one_more_activity_never_lowers_the_busy_time_of_a_fixed_window(b, start, length, category):
     trace = b.trace()
-    window = Build().activity(0, 1, category=category)
-    del window
     before = intervals.covered(intervals.union(trace.activities.start_ns, trace.activities.end_ns), np.array([0]), np.array([4_000_000]))
     b.activity(start, start + length, category=category)
     more = b.trace().activities

@@ -15,6 +15,7 @@ from traceread.measurements.host_time import EXECUTING, SILENT, HostRows, Timeli
 from traceread.measurements.launches import Launches
 from traceread.measurements.steps import BETWEEN_CAPTURES, Steps, WindowKind
 from traceread.model import (
+    Activities,
     ActivityKind,
     ByteColumn,
     CodeColumn,
@@ -326,14 +327,15 @@ def _twice_median_queued_gap(trace: Trace, launches: Launches, busy: Intervals) 
 def _waits_for_event(trace: Trace, launches: Launches, following: IntColumn, roles: ByteColumn) -> npt.NDArray[np.bool_]:
     """For each gap whether, since its next activity's stream got its previous activity, a wait or a host function was put before it.
 
-    Waits are recorded with their stream. Host functions are not: one that the launching thread enqueued meanwhile counts.
+    Waits are recorded with their stream. Host functions are not: one that the launching thread enqueued meanwhile counts. What was
+    put before a graph launch has been waited for when its first node runs, so it does not hold up the other nodes.
     """
     result = np.zeros(len(following), bool)
     waits, activities, calls = trace.stream_waits, trace.activities, trace.calls
     functions = np.flatnonzero(roles == CallRole.HOST_FUNCTION)
     if not len(waits) and not len(functions):
         return result
-    launched = np.flatnonzero((following >= 0) & launches.known[following])
+    launched = np.flatnonzero((following >= 0) & launches.known[following] & _first_of_launch(activities, launches)[following])
     for stream in np.unique(activities.stream[following[launched]]).tolist():
         mine = launched[activities.stream[following[launched]] == stream]
         own = launches.start_ns[following[mine]]
@@ -347,6 +349,15 @@ def _waits_for_event(trace: Trace, launches: Launches, following: IntColumn, rol
             times = np.sort(calls.start_ns[functions[calls.thread[functions] == one]])
             result[mine[on_thread]] |= _any_between(times, previous[on_thread], own[on_thread])
     return result
+
+
+def _first_of_launch(activities: Activities, launches: Launches) -> npt.NDArray[np.bool_]:
+    """For each activity whether it is the first that its launch call started."""
+    order = np.lexsort((activities.start_ns, launches.call))
+    call = launches.call[order]
+    first = np.zeros(len(order), bool)
+    first[order] = np.concatenate(([True], call[1:] != call[:-1]))[: len(order)]
+    return first
 
 
 def _any_between(times: IntColumn, start: IntColumn, end: IntColumn) -> npt.NDArray[np.bool_]:
@@ -421,8 +432,9 @@ def _judge_host(
     for level in gaps.threads:  # the launching thread; while it has nothing open the next one
         rest, done = _judge_by_thread(rest, level, rows, verdicts)
         executing.append(done)
+    rest = _touching_joined(rest)
     for level in gaps.threads:
-        rest = _cut_by_thread(_touching_joined(rest), level, rows)
+        rest = _cut_by_thread(rest, level, rows)
 
     length = rest.end - rest.start
     of_step = np.array([w.kind is WindowKind.STEP for w in steps.windows], bool)[gaps.window[rest.gap]]
