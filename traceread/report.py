@@ -23,6 +23,7 @@ from traceread.measurements.idle import Idle, explain_idle
 from traceread.measurements.kernels import KernelTable, sum_kernels
 from traceread.measurements.launches import find_launches
 from traceread.measurements.partition import Busy, Partition, divide, find_busy, intervals_frame
+from traceread.measurements.step_timeline import StepTimeline, choose_window, draw_step
 from traceread.measurements.steps import StepOptions, Steps, StepSource, WindowKind, find_steps
 from traceread.model import Capability, Device, Profile, Trace
 from traceread.rules import Facts, load_rules
@@ -72,6 +73,7 @@ class RankReport:
         first_ns: the earliest start of all rows.
         host_summary: what the host rows say, only where there is no GPU work.
         inspection: what it contributes to the fix list.
+        timeline: one typical used step as bars on lanes; None where there is no GPU work.
     """
 
     rank: int
@@ -97,6 +99,7 @@ class RankReport:
     first_ns: int
     host_summary: HostSummary | None = None
     inspection: Inspection = field(default_factory=Inspection)
+    timeline: StepTimeline | None = None
 
     def used_rows(self, labels: Collection[str] | None = None) -> list[int]:
         """Positions of the used windows, of those with these labels if given."""
@@ -383,6 +386,7 @@ def analyze_trace(trace: Trace, options: AnalysisOptions) -> RankReport:
     rows = host_rows(trace, launches, options.host_names)
     facts = Facts(trace, launches, steps, partition, busy, idle, idle_names, kernels, rows)
     inspection = inspect_rank(facts, load_rules()[0], options.host_names)
+    shown = choose_window(steps, [e.step for f in inspection.found.findings for e in f.evidence])
     step_windows = [w for w in steps.windows if w.kind is not WindowKind.BETWEEN]
     inside = intervals.covered(
         busy.any, np.array([w.start_ns for w in step_windows], np.int64), np.array([w.end_ns for w in step_windows], np.int64)
@@ -411,6 +415,7 @@ def analyze_trace(trace: Trace, options: AnalysisOptions) -> RankReport:
         steps=replace(steps, window_of=np.empty(0, np.int64)),
         host_summary=None if len(trace.activities) else sum_host(trace),
         inspection=inspection,
+        timeline=draw_step(trace, launches, steps, busy, idle, idle_names, rows, shown) if shown >= 0 else None,
     )
 
 
