@@ -13,6 +13,7 @@ PACKAGE = Path(__file__).parents[1] / "traceread"
 PIPELINE = (
     "errors",
     "units",
+    "names",
     "intervals",
     "model",
     "readers",

@@ -86,7 +86,7 @@ def _run(verb: ModuleType, args: argparse.Namespace) -> int:
 
 
 def _complain(message: str, hint: str, slug: str) -> None:
-    from traceread.reporters.names import clean
+    from traceread.names import clean
 
     print(f"traceread: error: {clean(message)} [{slug}]", file=sys.stderr)
     if hint:

@@ -5,10 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from traceread.measurements.steps import StepSource
+from traceread.names import and_more, number_list, path_title, shorten, step_list
 from traceread.report import RankReport, Report
 from traceread.reporters.document import Block, Column, Document, Listing, Paragraph, Table, Tone
 from traceread.reporters.headline import SOURCES, device_phrase, ranks_phrase
-from traceread.reporters.names import and_more, number_list, path_title, shorten, step_list
 from traceread.reporters.recording import GUIDES
 from traceread.reporters.warnings import warning_lines
 from traceread.units import plural, size

@@ -7,10 +7,10 @@ import re
 from traceread.measurements.classes import Reason, StepClass
 from traceread.measurements.evidence import Cause, Gap
 from traceread.measurements.steps import WindowKind
+from traceread.names import and_more, row_title, shorten
 from traceread.report import Report
 from traceread.reporters.document import Listing
 from traceread.reporters.losses import kernel_name
-from traceread.reporters.names import and_more, row_title, shorten
 from traceread.units import duration, percent, unit_for
 
 GAPS = 5

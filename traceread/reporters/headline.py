@@ -6,9 +6,9 @@ from collections.abc import Iterator
 
 from traceread.measurements.classes import StepClass
 from traceread.measurements.steps import StepSource
+from traceread.names import and_more, path_title, shorten, step_list
 from traceread.report import RankReport, Report, Summary, largest_loss
 from traceread.reporters.losses import idle_reasons, main_cause
-from traceread.reporters.names import and_more, path_title, shorten, step_list
 from traceread.units import duration, percent, plural
 
 SOURCES = {"kineto": "PyTorch trace", "nsys": "Nsight Systems"}

@@ -5,8 +5,8 @@ from __future__ import annotations
 from functools import cache
 from typing import TYPE_CHECKING
 
+from traceread.names import clean, kernel_title, shorten
 from traceread.reporters.document import Bar, Document, Listing, Name, Paragraph
-from traceread.reporters.names import clean, kernel_title, shorten
 
 if TYPE_CHECKING:
     from jinja2 import Environment

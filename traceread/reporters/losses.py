@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from traceread.measurements.classes import Reason, StepClass
 from traceread.measurements.evidence import IdleReason, sum_reasons
 from traceread.measurements.kernels import KernelTime
+from traceread.names import and_more, kernel_title, row_title, shorten
 from traceread.report import RankReport, Summary
-from traceread.reporters.names import and_more, kernel_title, row_title, shorten
 from traceread.units import percent
 
 _BUSY = {StepClass.EXPOSED_COMMUNICATION: "communication", StepClass.EXPOSED_COPY: "copy"}

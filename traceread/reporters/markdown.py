@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import re
 
+from traceread.names import clean, kernel_title, shorten
 from traceread.reporters.document import Bar, Block, Cell, Document, Listing, Name, Paragraph, Table, Tone
-from traceread.reporters.names import clean, kernel_title, shorten
 
 _SPECIAL = re.compile(r"([\\`*_\[\]|~$])")
 _AT_START = re.compile(r"^(\s*)([-+=#])")

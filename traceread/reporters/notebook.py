@@ -6,8 +6,8 @@ from collections.abc import Callable
 from html import escape
 from typing import TYPE_CHECKING
 
+from traceread.names import clean, path_title, shorten
 from traceread.reporters.document import Column, Document, Table
-from traceread.reporters.names import clean, path_title, shorten
 
 if TYPE_CHECKING:
     from traceread.model import Profile, Trace

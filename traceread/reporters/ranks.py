@@ -6,9 +6,9 @@ from collections.abc import Collection, Sequence
 
 from traceread.measurements.classes import StepClass
 from traceread.measurements.steps import StepSource
+from traceread.names import number_list
 from traceread.report import RankReport, Report, Summary, shared_out
 from traceread.reporters.document import Column, Table
-from traceread.reporters.names import number_list
 from traceread.units import duration, percent, plural, ratio, unit_for
 
 SHOWN = 8

@@ -7,8 +7,8 @@ import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from traceread.names import clean, shorten
 from traceread.reporters.document import Bar, Block, Cell, Document, Listing, Name, Paragraph, Table, Tone
-from traceread.reporters.names import clean, shorten
 
 if TYPE_CHECKING:
     from rich.console import Console, RenderableType
@@ -174,7 +174,7 @@ def _cell(cell: Cell, position: int, free: int, screen: Screen, style: str) -> T
     if isinstance(cell, Bar):
         return _text(_bar(cell, screen), _BAR_STYLES.get(cell.kind, "red"))
     if isinstance(cell, Name):
-        from traceread.reporters.names import kernel_title
+        from traceread.names import kernel_title
 
         return _text(_lead(position) + shorten(kernel_title(cell.text), free), style)
     return _text(_lead(position) + cell, style)

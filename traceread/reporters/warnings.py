@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from traceread.errors import Notice
-from traceread.reporters.names import number_list
+from traceread.names import number_list
 
 
 def warning_lines(notices: Iterable[Notice], ranks: int) -> list[str]:

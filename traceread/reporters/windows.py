@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from traceread.measurements.steps import WindowKind
+from traceread.names import shorten
 from traceread.report import RankReport, Report
 from traceread.reporters.document import Cell, Column, Document, Paragraph, Table, Tone
 from traceread.reporters.headline import heading
-from traceread.reporters.names import shorten
 from traceread.reporters.ranks import class_cells, class_columns, own_columns
 from traceread.units import duration, unit_for
 

@@ -2,7 +2,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from traceread.reporters.names import clean, kernel_title, number_list, path_title, row_title, shorten, step_list
+from traceread.names import clean, kernel_title, number_list, path_title, row_title, shorten, step_list
 
 
 @pytest.mark.parametrize(
