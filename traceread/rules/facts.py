@@ -26,7 +26,7 @@ from traceread.measurements.replay import Removal
 from traceread.measurements.replay_graph import HostIntervals, working_time
 from traceread.measurements.steps import Steps
 from traceread.model import Category, IntColumn, RangeKind, Trace
-from traceread.rules.losses import Loss
+from traceread.rules.losses import Loss, joined
 
 Mask = npt.NDArray[np.bool_]
 
@@ -260,8 +260,17 @@ class Facts:
         return of.reshape(-1), titles
 
     def _host_time(self, rows: IntColumn, idle: IntColumn) -> HostIntervals:
-        """The host time of host rows, and of idle rows on the thread that launched next."""
+        """The host time of host rows, and of idle rows on the thread that launched next.
+
+        Rows of a thread that launches nothing (code loading is recorded without its thread) blocked every launching thread.
+        """
         thread = self._thread_after(idle)
+        launching = self.launching_threads
+        stray = rows[~np.isin(self.rows.thread[rows], launching)]
+        if len(stray):
+            rows = rows[np.isin(self.rows.thread[rows], launching)]
+            parts = [HostIntervals(self.rows.start[stray], self.rows.end[stray], np.full(len(stray), t)) for t in launching]
+            return joined([Removal(host=self._host_time(rows, idle)), *(Removal(host=p) for p in parts)]).host
         return HostIntervals(
             np.concatenate((self.rows.start[rows], self.idle.start_ns[idle])),
             np.concatenate((self.rows.end[rows], self.idle.end_ns[idle])),

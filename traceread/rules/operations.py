@@ -27,7 +27,7 @@ _OPERATIONS = (
     (SEND_RECV, re.compile(r"send|recv", re.IGNORECASE)),
 )
 _ANNOTATION = re.compile(r"^(?:nccl|rccl|c10d|_c10d_functional|mpi|ucc)[:_]|^(?:nccl[A-Z]|All|ReduceScatter|record_param_comms)")
-_OPTIMIZER = r"(?i)(?:^|[^a-z])optimizer(?![a-z])|Optimizer\.step|(?:adam|sgd|lamb|lion)w?\.step|optimizer[_ ]step"
+OPTIMIZER_RANGE = r"(?i)(?:^|[^a-z])optimizer(?![a-z])|Optimizer\.step|(?:adam|sgd|lamb|lion)w?\.step|optimizer[_ ]step"
 _BACKWARD = r"^autograd::engine::evaluate_function|Backward\d*$|_backward$|[._:]post_backward|^backward$|loss\.backward"
 
 
@@ -78,7 +78,7 @@ def phases(facts: Facts) -> IntColumn:
     backward = launches.known & np.isin(launches.thread, autograd)
     backward |= facts.launched_inside(facts.ranges_named(_BACKWARD))
     result[backward] = 1
-    result[facts.launched_inside(facts.ranges_named(_OPTIMIZER))] = 2
+    result[facts.launched_inside(facts.ranges_named(OPTIMIZER_RANGE))] = 2
     return result
 
 

@@ -1,0 +1,44 @@
+"""Buffers are broadcast before every forward.
+
+What it means. DDP sends the buffers of the model (running means of batch norms) from rank 0 to all ranks before each forward pass, and the
+forward waits for it.
+
+How it is measured. Broadcasts in the forward that nothing hides; the saving is the step re-timed without their exposed time.
+
+In Nsight Systems. ncclDevKernel_Broadcast at the start of the step.
+
+In a PyTorch trace. nccl:broadcast inside DistributedDataParallel.forward.
+
+How to confirm. DistributedDataParallel(broadcast_buffers=False) for some steps.
+
+What to try. broadcast_buffers=False where every rank may keep its own statistics, or SyncBatchNorm, which synchronises what matters.
+
+When it is fine. Where ranks must have equal buffers at every step.
+
+Documentation. https://docs.pytorch.org/docs/stable/generated/torch.nn.parallel.DistributedDataParallel.html
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from traceread.findings import Effort, Finding
+from traceread.model import Capability
+from traceread.rules import GENERAL, Facts, rule
+from traceread.rules.operations import BROADCAST, operations
+from traceread.units import duration
+
+
+@rule("broadcast-buffers", needs={Capability.ACTIVITIES, Capability.LAUNCHES, Capability.RANGES}, effort=Effort.SETTING, turn=GENERAL)
+def broadcast_buffers(facts: Facts) -> Iterator[Finding]:
+    """One finding for the broadcasts of DDP's forward."""
+    wrapped = facts.launched_inside(facts.ranges_named(r"^DistributedDataParallel\.forward$"))
+    for operation, which in operations(facts):
+        loss = facts.work_loss(which & wrapped)
+        lost = facts.loss_total_ns(loss)
+        if operation == BROADCAST and facts.worth(lost):
+            yield Finding(
+                title="buffers are broadcast before every forward",
+                loss=loss,
+                why=f"it costs {duration(facts.per_step(lost))} a step that nothing hides, {facts.steps_phrase(loss)}.",
+            )
