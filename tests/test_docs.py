@@ -227,15 +227,11 @@ REGISTRY = re.compile(r"pyp[i]\.org|pythonhoste[d]\.org|npmj[s]\.(?:org|com)|deb
 
 
 def shipped_texts():
-    """The text files of the repository; of the files here those that git would not ignore."""
+    """The text files of the repository; without git, all but what lies in hidden directories."""
     listed = subprocess.run(["git", "ls-files", "-co", "--exclude-standard", "-z"], cwd=ROOT, capture_output=True, text=True)
-    names = [name for name in listed.stdout.split("\0") if name] if listed.returncode == 0 else []
-    for path in [ROOT / name for name in names] or [p for p in ROOT.rglob("*") if ".venv" not in p.parts and ".git" not in p.parts]:
-        if (
-            path.is_file()
-            and path.suffix in (".py", ".md", ".toml", ".json", ".ipynb", ".svg", ".html", ".txt", "")
-            and path.name != "LICENSE"
-        ):
+    paths = [ROOT / name for name in listed.stdout.split("\0") if name]
+    for path in paths or [p for p in ROOT.rglob("*") if not any(part.startswith(".") for part in p.relative_to(ROOT).parts)]:
+        if path.is_file() and path.suffix in (".py", ".md", ".toml", ".json", ".ipynb", ".svg", ".html", ".txt", ""):
             yield path, path.read_text("utf-8", "replace")
 
 
