@@ -369,7 +369,7 @@ def _any_between(times: IntColumn, start: IntColumn, end: IntColumn) -> npt.NDAr
 def _code_loading(trace: Trace, launches: Launches, rows: HostRows) -> Intervals:
     """When the process loaded code: recorded rows and calls that load it, and slow first launches of a kernel."""
     recorded = _recorded_loading(trace, rows)
-    first = _loads_code(trace, launches)
+    first = loads_code(trace, launches)
     return intervals.union(
         np.concatenate((recorded.start, launches.start_ns[first])), np.concatenate((recorded.end, launches.end_ns[first]))
     )
@@ -382,7 +382,7 @@ def _recorded_loading(trace: Trace, rows: HostRows) -> Intervals:
     return intervals.union(rows.start[says], rows.end[says])
 
 
-def _loads_code(trace: Trace, launches: Launches) -> npt.NDArray[np.bool_]:
+def loads_code(trace: Trace, launches: Launches) -> npt.NDArray[np.bool_]:
     """For each activity whether its launch is the first of its kernel name in the process and takes over a millisecond."""
     activities = trace.activities
     kernels = np.flatnonzero((activities.kind == ActivityKind.KERNEL) & launches.known)
@@ -405,12 +405,12 @@ def _judge_launch(trace: Trace, launches: Launches, gaps: _Gaps, pieces: _Pieces
         return
     following = gaps.next[pieces.gap]
     call = launches.call[following]
-    loads_code = _loads_code(trace, launches)
-    loads = loads_code[following]
+    slow_first = loads_code(trace, launches)
+    loads = slow_first[following]
     blocking = ~loads & (trace.activities.kind[following] == ActivityKind.MEMCPY) & (rows.blocker[call] == Blocker.HOST_SYNC)
     special, after = _split_at(pieces.where(loads | blocking), gaps.l1)  # once the call has returned it is latency again
     call = launches.call[gaps.next[special.gap]]
-    loading = loads_code[gaps.next[special.gap]]
+    loading = slow_first[gaps.next[special.gap]]
     in_call = intervals.covered(_rows_of_kind(trace, RangeKind.LOADING), gaps.l0[special.gap], gaps.l1[special.gap]) > 0
     verdicts.add(special.where(loading), StepClass.COMPILE, Reason.CODE_LOADING, recorded=in_call[loading], source=call[loading])
     verdicts.add(special.where(~loading), StepClass.HOST_SYNC, Reason.BLOCKING_COPY, source=call[~loading])

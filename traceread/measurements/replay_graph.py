@@ -12,13 +12,13 @@ from traceread import intervals
 from traceread.categories.host import Blocker, HostNames
 from traceread.intervals import Intervals
 from traceread.measurements.host_time import EXECUTING, SILENT, HostRows
-from traceread.measurements.idle import SILENCE_NS
+from traceread.measurements.idle import SILENCE_NS, loads_code
 from traceread.measurements.launches import Launches
 from traceread.measurements.partition import Partition
 from traceread.measurements.replay_gpu import Edges, Waits, Work, find_edges, find_waits, order_work, time_work
 from traceread.measurements.replay_host import Nodes, host_program
 from traceread.measurements.steps import Steps, WindowKind
-from traceread.model import ActivityKind, FlagColumn, IntColumn, Table, Trace, column
+from traceread.model import ActivityKind, FlagColumn, IntColumn, RangeKind, Table, Trace, column
 
 COMFORTABLE = 60_000
 """Activities that are replayed together; more steps than that are not needed for a mean."""
@@ -133,7 +133,7 @@ def build_graph(
         fixed_end_ns=trace.activities.end_ns[work.activity[work.node < 0]],
         latency_ns=timed.latency_ns,
         unexplained_ns=timed.unexplained_ns,
-        working=working_time(np.unique(nodes.thread).tolist(), rows, program.start_ns, windows[-1].end_ns),
+        working=working_time(trace, launches, np.unique(nodes.thread).tolist(), rows, program.start_ns, windows[-1].end_ns),
     )
 
 
@@ -202,9 +202,18 @@ def _spans(steps: Steps, nodes: Nodes, first: int, last: int) -> Spans:
     return Spans.from_rows(rows)
 
 
-def working_time(threads: Sequence[int], rows: HostRows, start: int, end: int) -> HostIntervals:
-    """When these threads did nothing but execute: not blocked, and silent for no longer than SILENCE_NS."""
+def working_time(trace: Trace, launches: Launches, threads: Sequence[int], rows: HostRows, start: int, end: int) -> HostIntervals:
+    """When these threads did nothing but execute.
+
+    They are not blocked, load no code, are not held up by the profiler, and silent for no longer than SILENCE_NS.
+    """
     found = [(np.empty(0, np.int64),) * 3]
+    first = loads_code(trace, launches)
+    profiler = trace.ranges.kind == RangeKind.PROFILER
+    other = intervals.union(
+        np.concatenate((launches.start_ns[first], trace.ranges.start_ns[profiler])),
+        np.concatenate((launches.end_ns[first], trace.ranges.end_ns[profiler])),
+    )
     for thread in threads:
         timeline = rows.timeline(thread)
         edges = np.concatenate(([start], timeline.at, [end]))
@@ -215,6 +224,7 @@ def working_time(threads: Sequence[int], rows: HostRows, start: int, end: int) -
         brief = silent.end - silent.start <= SILENCE_NS
         execute = state == EXECUTING
         these = intervals.union(np.concatenate((begin[execute], silent.start[brief])), np.concatenate((stop[execute], silent.end[brief])))
+        these = intervals.subtract(these, other)
         found.append((these.start, these.end, np.full(len(these.start), thread)))
     return HostIntervals(*(np.concatenate(c) for c in zip(*found, strict=True)))
 

@@ -23,9 +23,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from traceread.findings import Effort, Finding
-from traceread.model import Capability
+from traceread.model import Capability, Operation
 from traceread.rules import GENERAL, Facts, rule
-from traceread.rules.operations import BROADCAST, operations
+from traceread.rules.operations import operation
 from traceread.units import duration
 
 
@@ -33,12 +33,12 @@ from traceread.units import duration
 def broadcast_buffers(facts: Facts) -> Iterator[Finding]:
     """One finding for the broadcasts of DDP's forward."""
     wrapped = facts.launched_inside(facts.ranges_named(r"^DistributedDataParallel\.forward$"))
-    for operation, which in operations(facts):
-        loss = facts.work_loss(which & wrapped)
-        lost = facts.loss_total_ns(loss)
-        if operation == BROADCAST and facts.worth(lost):
-            yield Finding(
-                title="buffers are broadcast before every forward",
-                loss=loss,
-                why=f"it costs {duration(facts.per_step(lost))} a step that nothing hides, {facts.steps_phrase(loss)}.",
-            )
+    loss = facts.work_loss(operation(facts, Operation.BROADCAST) & wrapped)
+    lost = facts.loss_total_ns(loss)
+    if not facts.worth(lost):
+        return
+    yield Finding(
+        title="buffers are broadcast before every forward",
+        loss=loss,
+        why=f"it costs {duration(facts.per_step(lost))} a step that nothing hides, {facts.steps_phrase(loss)}.",
+    )

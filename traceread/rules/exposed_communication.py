@@ -33,9 +33,10 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from traceread.findings import Effort, Finding
-from traceread.model import Capability
+from traceread.model import Capability, Operation
 from traceread.rules import LAST, Facts, rule
-from traceread.rules.operations import ALL_GATHER, ALL_REDUCE, ALL_TO_ALL, REDUCE_SCATTER, SEND_RECV, operations, place_in_step
+from traceread.rules.operations import operations, title_of
+from traceread.rules.phases import place_in_step
 from traceread.units import duration, percent
 
 _DDP = "https://docs.pytorch.org/docs/stable/generated/torch.nn.parallel.DistributedDataParallel.html"
@@ -49,31 +50,34 @@ class _Advice:
 
 
 _ADVICE = {
-    ALL_REDUCE: _Advice(
+    Operation.ALL_REDUCE: _Advice(
         "DDP: smaller buckets so that the last one is short (bucket_cap_mb), gradient_as_bucket_view=True, and a bf16 communication hook "
         "(torch.distributed.algorithms.ddp_comm_hooks.default_hooks.bf16_compress_hook); Megatron: overlap_grad_reduce",
         (_DDP, "https://docs.pytorch.org/docs/stable/ddp_comm_hooks.html"),
     ),
-    REDUCE_SCATTER: _Advice(
+    Operation.REDUCE_SCATTER: _Advice(
         "FSDP2: FSDPModule.set_modules_to_backward_prefetch(...), and a smaller last unit to shard so that little is left after the "
         "backward; HSDP (a 2-D device mesh given to fully_shard) where the link between nodes is the limit; Megatron: overlap_grad_reduce",
         (_FSDP,),
     ),
-    ALL_GATHER: _Advice(
+    Operation.ALL_GATHER: _Advice(
         "FSDP2: FSDPModule.set_modules_to_forward_prefetch(...) and set_modules_to_backward_prefetch(...); "
         "fully_shard(reshard_after_forward=False) where memory allows; HSDP (a 2-D device mesh); Megatron: overlap_param_gather",
         (_FSDP,),
     ),
-    ALL_TO_ALL: _Advice(
+    Operation.ALL_TO_ALL: _Advice(
         "run the shared expert or the next microbatch beside the dispatch, use DeepEP or another kernel that needs no host "
         "synchronisation, keep expert groups within a node",
         ("https://github.com/deepseek-ai/DeepEP",),
     ),
-    SEND_RECV: _Advice(
+    Operation.SEND_RECV: _Advice(
         "pipeline stages wait for each other: more microbatches per step, an interleaved or zero-bubble schedule, equal stages",
         ("https://docs.pytorch.org/docs/stable/distributed.pipelining.html",),
     ),
 }
+
+
+_LIKE = {Operation.SEND: Operation.SEND_RECV, Operation.RECV: Operation.SEND_RECV}
 
 
 @rule("exposed-communication", needs={Capability.ACTIVITIES}, effort=Effort.CODE, turn=LAST)
@@ -85,13 +89,14 @@ def exposed_communication(facts: Facts) -> Iterator[Finding]:
         if not facts.worth(exposed):
             continue
         place = place_in_step(facts, which)
-        advice = _ADVICE.get(operation, _Advice("", ()))
+        advice = _ADVICE.get(_LIKE.get(operation, operation), _Advice("", ()))
         a = facts.trace.activities
         whole = int((a.end_ns - a.start_ns)[loss.activities].sum())
+        name = title_of(operation)
         yield Finding(
-            title=f"{operation} exposed {place}".rstrip(),
+            title=f"{name} exposed {place}".rstrip(),
             loss=loss,
-            why=f"{duration(facts.per_step(exposed))} a step of {operation} runs while nothing is computed, {facts.steps_phrase(loss)}: "
+            why=f"{duration(facts.per_step(exposed))} a step of {name} runs while nothing is computed, {facts.steps_phrase(loss)}: "
             f"{percent(min(exposed, whole), whole)} of the time of the kernels concerned.",
             fix=advice.fix,
             docs=advice.docs,

@@ -16,6 +16,7 @@ from traceread.categories.host import Blocker
 from traceread.findings import Evidence
 from traceread.intervals import Intervals
 from traceread.measurements.classes import Reason, StepClass
+from traceread.measurements.collectives import RankCollectives, find_collectives
 from traceread.measurements.evidence import IdleNames, open_ranges, ops_around, source_line, thread_title
 from traceread.measurements.host_time import HostRows
 from traceread.measurements.idle import Idle
@@ -80,6 +81,7 @@ class Facts:
         idle_names: names of the rows that say why.
         kernels: activity names over the used windows.
         rows: what host rows mean.
+        known_collectives: the rank's collectives where they are known already; see `collectives`.
     """
 
     trace: Trace
@@ -91,6 +93,7 @@ class Facts:
     idle_names: IdleNames
     kernels: KernelTable
     rows: HostRows
+    known_collectives: RankCollectives | None = None
 
     # What is left for the rules that look later
 
@@ -293,7 +296,7 @@ class Facts:
         if not used or not len(self.rows.start):
             return HostIntervals.empty()
         begin = max(min(w.host_start_ns for w in used), int(self.rows.start.min()))
-        return working_time(self.launching_threads, self.rows, begin, max(w.end_ns for w in used))
+        return working_time(self.trace, self.launches, self.launching_threads, self.rows, begin, max(w.end_ns for w in used))
 
     def idle_loss(self, rows: IntColumn, *, host_gone: bool = False, names: tuple[str, ...] = ()) -> Loss:
         """The loss of these rows of Idle; `host_gone`: the host time behind them goes with it."""
@@ -388,9 +391,14 @@ class Facts:
         return result
 
     @cached_property
+    def collectives(self) -> RankCollectives:
+        """Communication kernels with their operation, group and sizes."""
+        return self.known_collectives or find_collectives(self.trace, self.launches, self.steps)
+
+    @cached_property
     def phases(self) -> npt.NDArray[np.int8]:
-        """For each activity the phase of the step that launched it, see `rules.operations.phases`."""
-        from traceread.rules.operations import phases
+        """For each activity the phase of the step that launched it, see `rules.phases.phases`."""
+        from traceread.rules.phases import phases
 
         return phases(self).astype(np.int8)
 

@@ -125,7 +125,7 @@ def _by_saving(found: Sequence[Finding], replay: Replay, step_ns: int) -> tuple[
         gone.append(_removal(found[best]))
         left.remove(best)
     for i in left:  # what these would save by themselves something above already saves; they are worth a line if they ask for less
-        if any(found[i].effort < f.effort and 2 * alone[i] >= (f.saving_alone_ns or 0) for f in result):
+        if alone[i] >= 3 * least and found[i].effort < max(f.effort for f in result):
             result.append(_finished(found[i], saving_kind=REPLAYED, saving_ns=0, saving_alone_ns=alone[i], step_ns_after=step_ns - reached))
     rest = [f for i, f in enumerate(found) if i not in alone and (not f.loss_ns or f.total_loss_ns >= least)]
     rest.sort(key=lambda f: (-f.total_loss_ns, f.effort, f.rule, f.title))

@@ -3,8 +3,8 @@
 What it means. Products and convolutions of fp32 tensors run on the ordinary cores unless TF32 is allowed; the tensor cores are several
 times to tens of times faster in TF32, bf16 or fp16.
 
-How it is measured. Time of kernels whose names say fp32 without tensor cores (sgemm, scudnn and the like). No saving is predicted: it
-depends on the device and on the shapes.
+How it is measured. Time of kernels whose names say fp32 without tensor cores (sgemm, scudnn and the like). Where the device is known, the
+saving is the step re-timed with them faster by half the ratio of its peaks (TF32 to fp32, else fp16 to fp32).
 
 In Nsight Systems. Kernel names with sgemm or scudnn and without tf32, s1688, 16816 or bf16.
 
@@ -25,13 +25,16 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+import numpy as np
+
 from traceread.findings import Effort, Finding
-from traceread.model import Capability
+from traceread.measurements.peaks import find_peak
+from traceread.measurements.precision import format_of_kernel
+from traceread.model import Capability, Device
 from traceread.rules import GENERAL, Facts, Loss, rule
+from traceread.rules.facts import Mask
 from traceread.units import duration, percent
 
-_FP32 = r"(?i)(?:^|[^a-z])(?:\w*_)?(?:sgemm|scudnn|simt_s)|^Cijk_\w*_SB_|magma_sgemm|gemv\w*<float|ffma"
-_TENSOR = r"(?i)tf32|s1688|s16816|s884|h884|h1688|h16816|bf16|fp16|f16f16|tensorop|wgmma|hmma"
 _SERIOUS = 20
 """From a twentieth of the step on."""
 
@@ -39,14 +42,35 @@ _SERIOUS = 20
 @rule("fp32-matmul", needs={Capability.ACTIVITIES}, effort=Effort.SETTING, turn=GENERAL)
 def fp32_matmul(facts: Facts) -> Iterator[Finding]:
     """One finding for all such kernels."""
-    which = facts.is_family("gemm", "convolution") & facts.is_named(_FP32) & ~facts.is_named(_TENSOR)
-    lost = int(facts.exposed_ns[which].sum())
-    if lost * _SERIOUS < facts.total_ns or not lost:
+    which = facts.is_family("gemm", "convolution")
+    which[which] = _works_in_fp32(facts, which)
+    spent = int(facts.exposed_ns[which].sum())
+    if spent * _SERIOUS < facts.total_ns or not spent:
         return
-    kernels = facts.kernel_loss(which)
+    keep = _permille_with_tensor_cores(facts.trace.device)
+    kernels = facts.kernel_loss(which, keep)
+    known = keep < 1000
     yield Finding(
         title="matrix products run in full fp32",
-        loss=Loss(activities=kernels.activities, ns=kernels.ns),
-        why=f"{duration(facts.per_step(lost))} a step ({percent(lost, facts.total_ns)}) are fp32 products or convolutions that do not "
+        loss=kernels if known else Loss(activities=kernels.activities, ns=facts.exposed_ns[kernels.activities]),
+        why=f"{duration(facts.per_step(spent))} a step ({percent(spent, facts.total_ns)}) are fp32 products or convolutions that do not "
         "use tensor cores.",
+        recorded=not known,
     )
+
+
+def _works_in_fp32(facts: Facts, which: Mask) -> Mask:
+    """For each of these activities whether its kernel's name says fp32 without tensor cores."""
+    codes, of = np.unique(facts.trace.activities.name[which], return_inverse=True)
+    formats = [format_of_kernel(facts.trace.names[code]) for code in codes.tolist()]
+    result: Mask = np.array([f == "fp32" for f in formats], bool)[of]
+    return result
+
+
+def _permille_with_tensor_cores(device: Device) -> int:
+    """How long such kernels take with half the speed-up that the device's peaks promise, in thousandths; 1000 if it is not known."""
+    plain = find_peak(device, "fp32").flops
+    fast = find_peak(device, "tf32").flops or find_peak(device, "fp16").flops
+    if plain is None or fast is None:
+        return 1000
+    return min(int(2000 * plain / fast), 1000)

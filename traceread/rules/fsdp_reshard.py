@@ -25,9 +25,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from traceread.findings import Effort, Finding
-from traceread.model import Capability
+from traceread.model import Capability, Operation
 from traceread.rules import GENERAL, Facts, rule
-from traceread.rules.operations import ALL_GATHER, operations
+from traceread.rules.operations import operation
+from traceread.rules.phases import BACKWARD, FORWARD
 from traceread.units import duration
 
 _FEWEST = 4
@@ -36,10 +37,8 @@ _FEWEST = 4
 @rule("fsdp-reshard", needs={Capability.ACTIVITIES, Capability.LAUNCHES, Capability.OPS}, effort=Effort.SETTING, turn=GENERAL)
 def fsdp_reshard(facts: Facts) -> Iterator[Finding]:
     """One finding for the gathers of the backward."""
-    gathers = next((which for operation, which in operations(facts) if operation == ALL_GATHER), None)
-    if gathers is None:
-        return
-    forward, backward = gathers & (facts.phases == 0), gathers & (facts.phases == 1)
+    gathers = operation(facts, Operation.ALL_GATHER)
+    forward, backward = gathers & (facts.phases == FORWARD), gathers & (facts.phases == BACKWARD)
     first, second = int(forward.sum()), int(backward.sum())
     if min(first, second) < _FEWEST * facts.step_count or not 4 * first <= 5 * second <= 7 * first:
         return

@@ -28,10 +28,11 @@ from collections.abc import Iterator
 import numpy as np
 
 from traceread.findings import Effort, Finding
-from traceread.model import Capability, Category, IntColumn
+from traceread.model import Capability, Category, IntColumn, Operation
 from traceread.rules import Facts, rule
 from traceread.rules.facts import Mask
-from traceread.rules.operations import ALL_REDUCE, REDUCE_SCATTER, operations
+from traceread.rules.operations import operation
+from traceread.rules.phases import BACKWARD, FORWARD
 from traceread.units import duration
 
 
@@ -39,11 +40,7 @@ from traceread.units import duration
 def gradient_sync_every_microbatch(facts: Facts) -> Iterator[Finding]:
     """One finding for all reductions before the last microbatch's."""
     a = facts.trace.activities
-    reduces: Mask = np.zeros(len(a), bool)
-    for operation, which in operations(facts):
-        if operation in (ALL_REDUCE, REDUCE_SCATTER):
-            reduces |= which
-    reduces &= facts.phases == 1
+    reduces = operation(facts, Operation.ALL_REDUCE, Operation.REDUCE_SCATTER) & (facts.phases == BACKWARD)
     if not reduces.any():
         return
     batch = _microbatch(facts)
@@ -76,7 +73,7 @@ def _microbatch(facts: Facts) -> IntColumn:
     compute = np.flatnonzero((facts.trace.activities.category == Category.COMPUTE) & launches.known)
     order = compute[np.argsort(launches.start_ns[compute], kind="stable")]
     phase = facts.phases[order]
-    begins = np.flatnonzero((phase[1:] == 1) & (phase[:-1] == 0)) + 1
+    begins = np.flatnonzero((phase[1:] == BACKWARD) & (phase[:-1] == FORWARD)) + 1
     at = launches.start_ns[order[begins]]
     number: IntColumn = np.searchsorted(at, launches.start_ns, side="right")
     return number

@@ -28,9 +28,9 @@ from collections.abc import Iterator
 import numpy as np
 
 from traceread.findings import Effort, Finding
-from traceread.model import Capability
+from traceread.model import Capability, Operation
 from traceread.rules import GENERAL, Facts, rule
-from traceread.rules.operations import SEND_RECV, operations
+from traceread.rules.operations import operation
 from traceread.units import duration, percent
 
 _POINT_TO_POINT = r"(?i)^(?:nccl|rccl|c10d)[:_]+(?:coalesced)?_?(?:send|recv|batch_isend_irecv)"
@@ -40,10 +40,8 @@ _FEWEST = 4
 @rule("pipeline-bubble", needs={Capability.ACTIVITIES, Capability.LAUNCHES, Capability.OPS}, effort=Effort.DESIGN, turn=GENERAL)
 def pipeline_bubble(facts: Facts) -> Iterator[Finding]:
     """One finding for all sends and receives."""
-    which = next((found for operation, found in operations(facts) if operation == SEND_RECV), None)
-    if which is None:
-        return
-    which = which & facts.launched_inside(facts.ranges_named(_POINT_TO_POINT))
+    which = operation(facts, Operation.SEND, Operation.RECV)
+    which |= operation(facts, Operation.SEND_RECV) & facts.launched_inside(facts.ranges_named(_POINT_TO_POINT))
     count = facts.per_step(int(np.count_nonzero(which)))
     loss = facts.work_loss(which)
     lost = facts.loss_total_ns(loss)

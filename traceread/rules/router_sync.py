@@ -29,10 +29,10 @@ import numpy as np
 
 from traceread.findings import Effort, Finding
 from traceread.measurements.classes import StepClass
-from traceread.model import Capability, IntColumn
+from traceread.model import Capability, IntColumn, Operation
 from traceread.rules import Facts, rule
 from traceread.rules.facts import Blocked, Mask
-from traceread.rules.operations import ALL_TO_ALL, operations
+from traceread.rules.operations import operation
 from traceread.rules.syncs import inside_code, split, wait_findings
 
 _ROUTER = r"(?i:(?<![a-z])(?:moe|router|token_?dispatch\w*|expert_?dispatch)(?![a-z]))"
@@ -43,8 +43,8 @@ _LAUNCHES_BETWEEN = 12
 @rule("router-sync", needs={Capability.ACTIVITIES, Capability.LAUNCHES, Capability.OPS}, effort=Effort.DESIGN)
 def router_sync(facts: Facts) -> Iterator[Finding]:
     """One finding for all waits for token counts."""
-    exchanges = next((which for operation, which in operations(facts) if operation == ALL_TO_ALL), None)
-    if exchanges is None or not any(_EXPERTS.search(name) for name in facts.trace.names):
+    exchanges = operation(facts, Operation.ALL_TO_ALL)
+    if not exchanges.any() or not any(_EXPERTS.search(name) for name in facts.trace.names):
         return
     launched = np.flatnonzero(exchanges & facts.launches.known)
     found: list[Blocked] = []

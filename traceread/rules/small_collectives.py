@@ -28,7 +28,7 @@ from collections.abc import Iterator
 from traceread.findings import Effort, Finding
 from traceread.model import Capability
 from traceread.rules import GENERAL, Facts, rule
-from traceread.rules.operations import operations
+from traceread.rules.operations import operations, title_of
 from traceread.units import duration
 
 _SHORT_NS = 100_000
@@ -47,7 +47,7 @@ def small_collectives(facts: Facts) -> Iterator[Finding]:
         if count < _MANY or not facts.worth(lost):
             continue
         yield Finding(
-            title=f"many small {operation} calls",
+            title=f"many small {title_of(operation)} calls",
             loss=loss,
             why=f"{count:,} of them a step are shorter than {duration(_SHORT_NS)} and cost {duration(facts.per_step(lost))} a step.",
         )

@@ -31,7 +31,7 @@ from traceread.findings import Effort, Finding
 from traceread.measurements.classes import StepClass
 from traceread.model import ActivityKind, Capability
 from traceread.rules import Facts, rule
-from traceread.rules.operations import OPTIMIZER_RANGE
+from traceread.rules.phases import OPTIMIZER_RANGE
 from traceread.units import duration
 
 _MANY = 200
