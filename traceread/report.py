@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from itertools import zip_longest
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -14,7 +15,9 @@ from traceread import intervals
 from traceread.categories.host import HostNames
 from traceread.errors import MissingData, Notice, SelectionError
 from traceread.findings import Finding, Skipped
+from traceread.measurements.blame import share_out
 from traceread.measurements.classes import CLASSES, StepClass
+from traceread.measurements.collectives import RankCollectives, find_collectives
 from traceread.measurements.evidence import Gap, IdleNames, longest_gaps, name_idle
 from traceread.measurements.health import check_health
 from traceread.measurements.host_summary import HostSummary, sum_host
@@ -22,9 +25,13 @@ from traceread.measurements.host_time import host_rows
 from traceread.measurements.idle import Idle, explain_idle
 from traceread.measurements.kernels import KernelTable, sum_kernels
 from traceread.measurements.launches import find_launches
+from traceread.measurements.pace import launch_pace
 from traceread.measurements.partition import Busy, Partition, divide, find_busy, intervals_frame
+from traceread.measurements.rank_facts import RankFacts
+from traceread.measurements.ranks import RankTable, compare_ranks
 from traceread.measurements.step_timeline import StepTimeline, choose_window, draw_step
 from traceread.measurements.steps import StepOptions, Steps, StepSource, WindowKind, find_steps
+from traceread.measurements.waiting import ExposedSplit
 from traceread.model import Capability, Device, Profile, Trace
 from traceread.rules import Facts, load_rules
 from traceread.rules.fix_list import FixList, make_fix_list
@@ -36,6 +43,10 @@ if TYPE_CHECKING:
 
 FORMAT = 1
 """Version of the JSON; fields are added, never renamed."""
+
+LEAST_WAITING = "least waiting for the other ranks"
+LONGEST_STEP = "longest step"
+"""How the critical rank was chosen."""
 
 _GAPS_KEPT = 20
 
@@ -71,6 +82,8 @@ class RankReport:
         outside_ns, busy_ns: GPU busy time outside the step windows, and all of it.
         counts: rows read: activities, calls, ranges, stream_waits.
         first_ns: the earliest start of all rows.
+        collectives: its communication kernels, and what is recorded about them.
+        launch_pace_ns: median time from launch to launch, -1 if unknown.
         host_summary: what the host rows say, only where there is no GPU work.
         inspection: what it contributes to the fix list.
         timeline: one typical used step as bars on lanes; None where there is no GPU work.
@@ -97,6 +110,8 @@ class RankReport:
     busy_ns: int
     counts: dict[str, int]
     first_ns: int
+    collectives: RankCollectives
+    launch_pace_ns: int
     host_summary: HostSummary | None = None
     inspection: Inspection = field(default_factory=Inspection)
     timeline: StepTimeline | None = None
@@ -108,6 +123,12 @@ class RankReport:
             for i, (window, used) in enumerate(zip(self.steps.windows, self.steps.used, strict=True))
             if used and (labels is None or window.label in labels)
         ]
+
+    @property
+    def facts(self) -> RankFacts:
+        """What the comparison of ranks needs of this one."""
+        own = (self.rank, self.world_size, self.steps, self.partition, self.busy, self.idle, self.idle_names, self.kernels)
+        return RankFacts(*own, self.collectives, self.gaps, self.launch_pace_ns)
 
     def intervals(self) -> pd.DataFrame:
         """The rank's time as intervals with one class each: rank, step, start_ns, end_ns, duration_ns, class.
@@ -123,12 +144,14 @@ class Summary:
 
     Attributes:
         critical_rank: the rank the class times are of.
-        critical_by: how it was chosen ("longest step").
+        critical_by: how it was chosen: LEAST_WAITING, or LONGEST_STEP where waiting is not known.
         steps: labels of the steps summarised.
         step_ns: length of each of them on the critical rank.
         class_ns: mean ns per step of each class on the critical rank, in the order of CLASSES; they sum to `mean_ns`.
         hidden_communication_ns, hidden_copy_ns: means per step, beside the classes.
         rank_mean_ns: mean step of every rank, in order of rank.
+        exposed_wait_ns, exposed_transfer_ns, exposed_not_split_ns: what its exposed communication consists of, mean per step; they
+            add up to that class.
     """
 
     critical_rank: int
@@ -139,6 +162,9 @@ class Summary:
     hidden_communication_ns: int
     hidden_copy_ns: int
     rank_mean_ns: tuple[tuple[int, int], ...]
+    exposed_wait_ns: int = 0
+    exposed_transfer_ns: int = 0
+    exposed_not_split_ns: int = 0
 
     @property
     def mean_ns(self) -> int:
@@ -185,6 +211,9 @@ class Summary:
             "shares": {name: ns / mean if mean else 0.0 for name, ns in zip(CLASSES, self.class_ns, strict=True)},
             "hidden_communication_ns": self.hidden_communication_ns,
             "hidden_copy_ns": self.hidden_copy_ns,
+            "exposed_wait_ns": self.exposed_wait_ns,
+            "exposed_transfer_ns": self.exposed_transfer_ns,
+            "exposed_not_split_ns": self.exposed_not_split_ns,
             "skew": {"max_over_median": slowest / middle if middle else 1.0},
         }
 
@@ -195,6 +224,8 @@ class PartitionTable:
 
     ranks: tuple[RankReport, ...]
     base_ns: int
+    exposed: tuple[ExposedSplit, ...] = ()
+    """For each rank how its exposed communication is divided; empty where that was not asked for."""
 
     def __repr__(self) -> str:
         windows = sum(len(r.steps.windows) for r in self.ranks)
@@ -203,7 +234,7 @@ class PartitionTable:
     def to_dict(self) -> list[dict[str, Any]]:
         """One entry per window in order of rank and time, as in JSON format 1."""
         rows = []
-        for r in self.ranks:
+        for r, exposed in zip_longest(self.ranks, self.exposed):
             for i, window in enumerate(r.steps.windows):
                 rows.append(
                     {
@@ -216,6 +247,7 @@ class PartitionTable:
                         "classes": dict(zip(CLASSES, r.partition.class_ns[i].tolist(), strict=True)),
                         "hidden_communication": int(r.partition.hidden_communication_ns[i]),
                         "hidden_copy": int(r.partition.hidden_copy_ns[i]),
+                        **_exposed_parts(exposed, i),
                     }
                 )
         return rows
@@ -236,6 +268,15 @@ class PartitionTable:
         from traceread.reporters.notebook import partition_html
 
         return partition_html(self)
+
+
+def _exposed_parts(exposed: ExposedSplit | None, window: int) -> dict[str, int | None]:
+    """Exposed communication of one window, divided; waiting and transfer are None where nothing of it is split."""
+    if exposed is None:
+        return {}
+    wait, transfer, rest = (int(column[window]) for column in (exposed.wait_ns, exposed.transfer_ns, exposed.not_split_ns))
+    split = bool(wait or transfer or not rest)
+    return {"exposed_wait": wait if split else None, "exposed_transfer": transfer if split else None, "exposed_not_split": rest}
 
 
 @dataclass(frozen=True, eq=False)
@@ -269,12 +310,17 @@ class Report:
     @property
     def partition(self) -> PartitionTable:
         """Every window of every rank with its class times."""
-        return PartitionTable(self.ranks, self.base_ns)
+        return PartitionTable(self.ranks, self.base_ns, self.rank_table.exposed)
+
+    @cached_property
+    def rank_table(self) -> RankTable:
+        """The ranks together: waiting and transfer, clocks, who is late and why."""
+        return compare_ranks([r.facts for r in self.ranks])
 
     @property
     def all_notices(self) -> tuple[Notice, ...]:
         """Warnings about the capture and about its ranks."""
-        return self.notices + tuple(n for r in self.ranks for n in r.notices)
+        return self.notices + self.rank_table.notices + tuple(n for r in self.ranks for n in r.notices)
 
     @property
     def world_size(self) -> int | None:
@@ -285,7 +331,7 @@ class Report:
     @property
     def summary(self) -> Summary | None:
         """The job in a few numbers; None where no GPU work was recorded."""
-        return summarise(self.ranks)
+        return summarise(self.ranks, self.rank_table)
 
     @cached_property
     def fix_list(self) -> FixList:
@@ -391,6 +437,7 @@ def analyze_trace(trace: Trace, options: AnalysisOptions) -> RankReport:
     inside = intervals.covered(
         busy.any, np.array([w.start_ns for w in step_windows], np.int64), np.array([w.end_ns for w in step_windows], np.int64)
     )
+    collectives = find_collectives(trace, launches, steps)
     return RankReport(
         rank=trace.rank,
         rank_source=trace.rank_source,
@@ -412,6 +459,8 @@ def analyze_trace(trace: Trace, options: AnalysisOptions) -> RankReport:
         busy_ns=busy.any.total,
         counts={name: len(getattr(trace, name)) for name in ("activities", "calls", "ranges", "stream_waits")},
         first_ns=min((int(t.start_ns[0]) for t in (trace.activities, trace.calls, trace.ranges) if len(t)), default=0),
+        collectives=collectives,
+        launch_pace_ns=launch_pace(trace, launches, steps),
         steps=replace(steps, window_of=np.empty(0, np.int64)),
         host_summary=None if len(trace.activities) else sum_host(trace),
         inspection=inspection,
@@ -476,7 +525,7 @@ def _common_labels(ranks: Sequence[RankReport]) -> list[str]:
     return [r_label for i in ranks[0].used_rows() if (r_label := ranks[0].steps.windows[i].label) in common]
 
 
-def summarise(ranks: Sequence[RankReport]) -> Summary | None:
+def summarise(ranks: Sequence[RankReport], table: RankTable) -> Summary | None:
     """The job's summary; None where no rank has a window."""
     with_work = [r for r in ranks if r.steps.windows]
     if not with_work:
@@ -484,18 +533,27 @@ def summarise(ranks: Sequence[RankReport]) -> Summary | None:
     labels = _common_labels(with_work) or None
     rows = {r.rank: r.used_rows(labels) for r in with_work}
     means = tuple((r.rank, _rounded_mean([r.steps.windows[i].duration_ns for i in rows[r.rank]])) for r in with_work)
-    critical = max(with_work, key=lambda r: (sum(r.steps.windows[i].duration_ns for i in rows[r.rank]) / len(rows[r.rank]), -r.rank))
+    position = table.least_waiting([rows.get(r.rank, []) for r in ranks])
+    slowest = max(with_work, key=lambda r: (sum(r.steps.windows[i].duration_ns for i in rows[r.rank]) / len(rows[r.rank]), -r.rank))
+    critical = slowest if position is None else ranks[position]
     mine = rows[critical.rank]
     lengths = tuple(critical.steps.windows[i].duration_ns for i in mine)
+    class_ns = shared_out(critical.partition.class_ns[mine].sum(axis=0).tolist(), len(mine))
+    exposed = table.exposed[ranks.index(critical)]
+    parts = np.array([[int(column[mine].sum()) for column in (exposed.wait_ns, exposed.transfer_ns, exposed.not_split_ns)]], np.int64)
+    wait, transfer, not_split = share_out(np.array([class_ns[StepClass.EXPOSED_COMMUNICATION]]), parts)[0].tolist()
     return Summary(
         critical_rank=critical.rank,
-        critical_by="longest step",
+        critical_by=LONGEST_STEP if position is None else LEAST_WAITING,
         steps=tuple(critical.steps.windows[i].label for i in mine),
         step_ns=lengths,
-        class_ns=shared_out(critical.partition.class_ns[mine].sum(axis=0).tolist(), len(mine)),
+        class_ns=class_ns,
         hidden_communication_ns=_rounded_mean(critical.partition.hidden_communication_ns[mine].tolist()),
         hidden_copy_ns=_rounded_mean(critical.partition.hidden_copy_ns[mine].tolist()),
         rank_mean_ns=means,
+        exposed_wait_ns=wait,
+        exposed_transfer_ns=transfer,
+        exposed_not_split_ns=not_split,
     )
 
 

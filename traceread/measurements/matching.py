@@ -79,6 +79,10 @@ class Group:
             return "group not recorded" if not self.stream else f"group not recorded, stream {self.stream + 1}"
         return " ".join(part for part in (self.description, f"#{self.name}" if self.name else "") if part) or "unnamed group"
 
+    def to_dict(self) -> dict[str, Any]:
+        """The group as JSON builtins."""
+        return {"name": self.name or None, "description": self.description or None, "size": self.size if self.size > 0 else None}
+
 
 @dataclass(frozen=True, eq=False)
 class Matches:
