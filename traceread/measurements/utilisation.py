@@ -28,6 +28,7 @@ class Utilisation:
         gpu: the entry of the table of peaks that the device fits.
         missing: what MFU lacks, each with what to do about it.
         untraced_step_ns: step without the profiler.
+        given_matmul_flops: FLOP/s that large products were measured to reach, where that is given.
         notices: warnings.
     """
 
@@ -43,6 +44,7 @@ class Utilisation:
     gpu: Gpu | None
     missing: tuple[str, ...]
     untraced_step_ns: int | None = None
+    given_matmul_flops: float | None = None
     notices: tuple[Notice, ...] = ()
 
     def tokens_per_s(self, kind: str = "valid", step_ns: int | None = None) -> float | None:
@@ -96,6 +98,13 @@ class Utilisation:
         """Time in ns that one GPU needs for so many FLOPs at a rate, at its peak if none is given."""
         per_s = self.peak.flops if rate is None else rate
         return None if flops is None or per_s is None else round(flops * _SECOND / per_s)
+
+    @property
+    def matmul_flops(self) -> float | None:
+        """FLOP/s that large products reach on one GPU, as measured: given, else from the table of peaks for bf16. None if not known."""
+        if self.given_matmul_flops is not None:
+            return self.given_matmul_flops
+        return self.gpu.matmul if self.gpu is not None and self.precision in ("bf16", "fp16") else None
 
     def _flops_of_gpu(self, per_token: int | None, padding: bool) -> int | None:
         count = self._count(padding)
@@ -160,6 +169,7 @@ def measure_utilisation(
         gpu=gpu,
         missing=tuple(missing),
         untraced_step_ns=run.untraced_step_ns,
+        given_matmul_flops=run.matmul_flops,
         notices=() if missing else notices,
     )
 
