@@ -10,7 +10,7 @@ import numpy.typing as npt
 from traceread import intervals
 from traceread.categories.host import Blocker
 from traceread.intervals import Intervals
-from traceread.measurements.host_time import SILENT, HostRows
+from traceread.measurements.host_time import HostRows
 from traceread.measurements.launches import Launches
 from traceread.measurements.steps import Steps
 from traceread.model import CodeColumn, FlagColumn, IntColumn, Table, Trace, column
@@ -156,11 +156,10 @@ def _givers(start: IntColumn, end: IntColumn, thread: npt.NDArray[np.int32], sin
 
 
 def _silence(rows: HostRows, thread: int, start: int, end: int) -> Intervals:
-    """When a thread has no call and no op open, between two instants."""
-    timeline = rows.timeline(thread)
-    edges = np.clip(np.concatenate(([start], timeline.at, [end])), start, end)
-    silent = timeline.state == SILENT
-    return intervals.union(edges[:-1][silent], edges[1:][silent])
+    """When a thread has no call and no op open and nothing of its own blocks it, between two instants."""
+    own = rows.of_thread(thread)
+    own = own[rows.opens[own] | (rows.blocker[own] != Blocker.NONE)]
+    return intervals.gaps(intervals.union(rows.start[own], rows.end[own]), start, end)
 
 
 def _in_flight(trace: Trace, launches: Launches, origin: int) -> IntColumn:
