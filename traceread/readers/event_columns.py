@@ -16,6 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from traceread.readers.microseconds import nanoseconds
+from traceread.readers.scanner import Scan
 
 IntColumn = npt.NDArray[np.int64]
 CodeColumn = npt.NDArray[np.int32]
@@ -58,6 +59,8 @@ _NO_ARGS = _Args()
 _ARG_KEYS = [(f.name, f.encode_name) for f in msgspec.structs.fields(_Args)]
 _many = msgspec.json.Decoder(list[Event]).decode
 _one = msgspec.json.Decoder(Event).decode
+_string = msgspec.json.Decoder(str).decode
+_identity_written = msgspec.json.Decoder(int | str | float | None).decode
 _REFUSED = (msgspec.MsgspecError, UnicodeDecodeError, RecursionError)
 
 
@@ -169,6 +172,12 @@ class EventBatch:
         return len(self.start_ns)
 
 
+# In the order in which the compiled scanner fills its rows.
+_SCANNED = (
+    "start_ns", "dur_ns", "device", "stream", "correlation", "bytes", "graph_node", "from_device", "to_device", "event_correlation",
+)  # fmt: skip
+
+
 class _Codes(dict[Any, int]):
     """A code for each distinct key, in order of first use; `order` is the way back."""
 
@@ -196,6 +205,8 @@ class Columns:
         self._categories = _Codes()
         self._names = _Codes()
         self._tracks = _Codes()
+        self._written_categories: dict[bytes, int] = {}
+        self._written_names: dict[bytes, int] = {}
 
     @property
     def categories(self) -> Sequence[str]:
@@ -244,11 +255,49 @@ class Columns:
             event_correlation=_integers([a.event_correlation for a in args]),
         )
 
+    def scanned(self, scan: Scan) -> EventBatch | None:
+        """The columns that the compiled scanner made, with the codes used here; None where a text in them is not sound."""
+        told, n = scan.told, scan.told.rows
+        try:
+            identities = [_identity_written(written or b"null") for written in told.identities]
+            new_categories = _unwritten(told.categories, self._written_categories)
+            new_names = _unwritten(told.names, self._written_names)
+            labels = _many(b"[" + b",".join(told.labels) + b"]")
+        except _REFUSED:
+            return None
+        self.events += told.events
+        for event in labels:
+            self._keep_label(event)
+        for written, text in new_categories.items():
+            self._written_categories[written] = self._categories[text]
+        for written, text in new_names.items():
+            self._written_names[written] = self._names[text]
+        category = np.array([self._written_categories[written] for written in told.categories], np.int32)
+        name = np.array([self._written_names[written] for written in told.names], np.int32)
+        track = np.array([self._tracks[identities[process], identities[thread]] for process, thread in told.tracks], np.int32)
+        codes = scan.room.codes[:, :n]
+        return EventBatch(
+            category=category[codes[0]],
+            name=name[codes[1]],
+            track=track[codes[2]],
+            timed=scan.room.timed[:n],
+            **dict(zip(_SCANNED, scan.room.integers[:, :n], strict=True)),
+        )
+
     def _keep_label(self, event: Event) -> None:
         if event.name in ("thread_name", "process_labels") and event.args is not None:
             value = event.args.labels if event.name == "process_labels" else event.args.name
             if isinstance(value, str):
                 self.labels[event.name, event.pid, event.tid] = value
+
+
+def _unwritten(texts: Sequence[bytes], known: dict[bytes, int]) -> dict[bytes, str]:
+    """What the unknown ones of texts as written in JSON say, in their order.
+
+    Raises:
+        MsgspecError, UnicodeDecodeError: one is not sound.
+    """
+    return {written: _string(b'"' + written + b'"') for written in texts if written not in known}
 
 
 def _coded(codes: _Codes, values: list[str | None]) -> CodeColumn:

@@ -2,23 +2,32 @@
 
 The text is decoded in chunks cut where one event ends and the next begins. A chunk that decodes as a list proves its cut
 right; one that does not is read event by event, and an event that does not decode is mended or left out. So what is read
-depends on the text alone, never on where a chunk happened to end. Only `EventReader` and `EventBatch` are for others: a
-compiled scanner can stand in for them.
+depends on the text alone, never on where a chunk happened to end. Where the compiled scanner was built, chunks go to it first,
+several at a time; what it does not understand whole is read as if it were not there.
 """
 
 from __future__ import annotations
 
 import json
+import os
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
+from functools import partial
+from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 
 import msgspec
 
+from traceread.readers import scanner
 from traceread.readers.event_columns import Columns, Event, EventBatch, Scalar, decoded, decoded_many, loaded, patiently_decoded
 from traceread.readers.mending import mended
 from traceread.readers.options import DEFAULTS, ReadOptions
+
+if TYPE_CHECKING:
+    from concurrent.futures import ThreadPoolExecutor
+
+_P = ParamSpec("_P")
+_T = TypeVar("_T")
 
 # The keys an event starts with. "id" is left out: the devices listed beside the events start with it.
 _KEY = rb'"(?:ph|cat|name|pid|tid|ts|dur|args|bp|s|cname|tts|tdur)"\s*+:'
@@ -37,6 +46,8 @@ _CLOSES = {ord("}"): ord("{"), ord("]"): ord("[")}
 _LOOKAHEAD = 256  # bytes that decide whether a "]" ends the events
 _NESTED = 1 << 16  # how far objects inside an event's own lists are followed
 _NESTED_TRIES = 100  # and how often in vain: hostile files must stay linear
+_MOST_THREADS = 8  # unpacking and collecting are serial; more threads would wait for them
+_CHUNKS_PER_THREAD = 2  # begun before the first result is waited for, so that threads are done at about the same time
 
 _MARKS = {
     # What rows carry without being read: a digit inside the dimensions, a named collective.
@@ -93,6 +104,12 @@ class EventReader:
         self._nested_tries = _NESTED_TRIES
         self._barren = (0, 0)  # no event begins in this stretch of the file
         self._columns = Columns()
+        self._threads = options.threads or min(_usable_cpus(), _MOST_THREADS)
+        # How many chunks the compiled scanner is given at once: fewer after one that it did not understand; 0 without it.
+        self._stride = self._longest_stride = _CHUNKS_PER_THREAD * self._threads if options.compiled and scanner.is_available() else 0
+        # One thread reads and the others scan, so that memory which is freed in one is used again by the same.
+        self._ahead: ThreadPoolExecutor | None = None
+        self._pool: ThreadPoolExecutor | None = None
         self._head = b""
         self._foot = b""
 
@@ -135,19 +152,18 @@ class EventReader:
     def __iter__(self) -> Iterator[EventBatch]:
         if not self._find_events():
             return
-        is_open = True
-        while is_open:
-            while len(self._text) - self._at < self._options.chunk_bytes and self._more():
-                pass
-            boundary = self._last_boundary()
-            events = self._chunk(boundary)
-            if events is None:
-                events, is_open = self._one_by_one(boundary or len(self._text))
-            self.objects += len(events)
-            batch = self._columns.batch(events)
-            del events
-            if len(batch):
-                yield batch
+        try:
+            is_open = True
+            while is_open:
+                if self._stride:
+                    yield from self._scanned()
+                batch, is_open = self._decoded()
+                if len(batch):
+                    yield batch
+        finally:
+            for threads in (self._ahead, self._pool):
+                if threads is not None:
+                    threads.shutdown(cancel_futures=True)
         self._read_foot()
 
     # --- the text -------------------------------------------------------------------------------------------------
@@ -156,19 +172,23 @@ class EventReader:
         """Whether there was more text; drops what lies before the cursor. Doubles, so that growing stays linear."""
         if self._eof:
             return False
-        parts = [self._text[self._at :]]
-        wanted = max(self._options.chunk_bytes, len(parts[0]))
-        for block in self._source:
-            parts.append(block)
-            wanted -= len(block)
-            if wanted <= 0:
-                break
-        else:
-            self._eof = True
+        rest = self._text[self._at :]
         self._base += self._at
         self._at = 0
-        self._text = b"".join(parts)
-        return len(parts) > 1
+        self._text = self._with_more(rest, max(self._options.chunk_bytes, len(rest)))
+        return len(self._text) > len(rest)
+
+    def _with_more(self, rest: bytes, wanted: int) -> bytes:
+        """A text with at least so many bytes more of the file behind it, unless that ends before."""
+        parts = [rest]
+        while wanted > 0 and not self._eof:
+            block = next(self._source, None)
+            if block is None:
+                self._eof = True
+            else:
+                parts.append(block)
+                wanted -= len(block)
+        return b"".join(parts)
 
     def _full(self) -> bool:
         return len(self._text) - self._at >= self._options.max_event_bytes
@@ -207,13 +227,91 @@ class EventReader:
     def _keep_head(self, text: bytes) -> None:
         self._head += text[: self._options.max_event_bytes - len(self._head)]
 
+    # --- events, by the compiled scanner ----------------------------------------------------------------------------
+
+    def _scanned(self) -> Iterator[EventBatch]:
+        """The events from the cursor on, up to some that the scanner does not understand or that are the last.
+
+        While threads scan some chunks, another reads the text behind them, and whoever iterates works on the batches before.
+        """
+        ready: list[EventBatch] = []
+        while True:
+            while len(self._text) - self._at < self._stride * self._options.chunk_bytes and self._more():
+                pass
+            cuts = self._cuts()
+            if not cuts:
+                break
+            if self._pool is None and self._threads > 1 and not self._eof:
+                from concurrent.futures import ThreadPoolExecutor  # a small file needs none
+
+                self._ahead, self._pool = ThreadPoolExecutor(1), ThreadPoolExecutor(self._threads)
+            end = cuts[-1]
+            following = _begun(self._ahead, self._with_more, self._text[end:], self._stride * self._options.chunk_bytes)
+            starts = [_end(_SEPARATOR, self._text, at) for at in (self._at, *cuts[:-1])]
+            stretches = list(zip(starts, cuts, strict=True))
+            scans = [_begun(self._pool, scanner.scan, self._text, *stretch, scanner.room(*stretch)) for stretch in stretches]
+            yield from ready
+            ready = []
+            for scan, (start, cut) in zip(scans, stretches, strict=True):
+                batch = self._accepted(scan(), start, cut)
+                if batch is None:
+                    break
+                ready.append(batch)
+            understood = self._at == end
+            self._text = self._text[self._at : end] + following()
+            self._base += self._at
+            self._at = 0
+            self._stride = min(2 * self._stride, self._longest_stride) if understood else 1
+            if not understood:
+                break
+        yield from ready
+
+    def _cuts(self) -> list[int]:
+        """Where chunks of the text may end: behind events that others follow."""
+        last = self._last_boundary(self._at, len(self._text))
+        chunks = (last - self._at) // self._options.chunk_bytes
+        cuts: list[int] = []
+        for i in range(1, chunks):
+            start, stop = cuts[-1] if cuts else self._at, self._at + (last - self._at) * i // chunks
+            cuts += [cut] if (cut := self._last_boundary(start, stop)) else []
+        return [*cuts, last] if last else []
+
+    def _accepted(self, scan: scanner.Scan | None, start: int, cut: int) -> EventBatch | None:
+        """The batch of a scanned chunk, None if it was not understood; moves the cursor behind it."""
+        batch = None if scan is None else self._columns.scanned(scan)
+        if scan is None or batch is None:
+            return None
+        self._check_commas(self._text.count(b",", self._at, start))
+        self._comma_due = True
+        self._at = cut
+        self.objects += scan.told.objects
+        for mark, seen in (("shapes", scan.told.has_shapes), ("collectives", scan.told.names_collectives)):
+            if seen:
+                self.marks.add(mark)
+        for event in scan.told.collectives:
+            self._watch(event)
+        return batch
+
     # --- events, many at once ---------------------------------------------------------------------------------------
 
-    def _last_boundary(self) -> int:
-        """The last end of an event in the text that another one follows, 0 if none is seen."""
+    def _decoded(self) -> tuple[EventBatch, bool]:
+        """The events of the next chunk, one at least, and whether others may follow."""
+        chunk = self._options.chunk_bytes
+        while len(self._text) - self._at < chunk and self._more():
+            pass
+        boundary = self._last_boundary(self._at, self._at + chunk) or self._last_boundary(self._at, len(self._text))
+        is_open = True
+        events = self._chunk(boundary)
+        if events is None:
+            events, is_open = self._one_by_one(boundary or len(self._text))
+        self.objects += len(events)
+        return self._columns.batch(events), is_open
+
+    def _last_boundary(self, start: int, stop: int) -> int:
+        """The last end of an event in a stretch of the text that another one follows, 0 if none is seen."""
         for pattern in (_AFTER_CLOSED, _AFTER_ANY):
-            at = len(self._text)
-            while (at := self._text.rfind(b"}", self._at, at)) >= 0:
+            at = stop
+            while (at := self._text.rfind(b"}", start, at)) >= 0:
                 if pattern.match(self._text, at):
                     return at + 1
         return 0
@@ -389,6 +487,15 @@ class EventReader:
             except (ValueError, RecursionError):
                 self.damage.metadata = True
         return values
+
+
+def _begun(threads: ThreadPoolExecutor | None, function: Callable[_P, _T], *args: _P.args, **kwargs: _P.kwargs) -> Callable[[], _T]:
+    """What returns a function's result; it is at work already where there are threads."""
+    return partial(function, *args, **kwargs) if threads is None else threads.submit(function, *args, **kwargs).result
+
+
+def _usable_cpus() -> int:
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def _end(pattern: re.Pattern[bytes], text: bytes, at: int) -> int:

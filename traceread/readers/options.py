@@ -18,6 +18,8 @@ class ReadOptions:
         max_event_bytes: largest size of a single event of a JSON file, and of what is kept of the text beside the events; a
             larger event is dropped and counted as damage, so that nothing larger is ever held.
         chunk_bytes: how much unpacked text is decoded at a time. Results do not depend on it.
+        compiled: use the compiled scanner of events where it was built. Results do not depend on it.
+        threads: how many scan at once, 0: one for each CPU that may be used, up to 8. Results do not depend on it.
         nsys_timeout_s: how long `nsys export` may take on a `.nsys-rep` report.
         progress: called from time to time with (bytes done, bytes in total or None).
     """
@@ -25,6 +27,8 @@ class ReadOptions:
     max_uncompressed_bytes: int = 64 << 30
     max_event_bytes: int = 16 << 20
     chunk_bytes: int = 1 << 20
+    compiled: bool = True
+    threads: int = 0
     nsys_timeout_s: float = 1800.0
     progress: Progress | None = None
 

@@ -1,0 +1,26 @@
+import numpy as np
+import numpy.typing as npt
+
+INTEGERS: int
+
+class Scanned:
+    rows: int
+    objects: int
+    events: int
+    categories: list[bytes]
+    names: list[bytes]
+    identities: list[bytes]
+    tracks: list[tuple[int, int]]
+    labels: list[bytes]
+    collectives: list[bytes]
+    has_shapes: bool
+    names_collectives: bool
+
+def scan(
+    text: bytes,
+    start: int,
+    stop: int,
+    integers: npt.NDArray[np.int64],
+    codes: npt.NDArray[np.int32],
+    timed: npt.NDArray[np.uint8],
+) -> Scanned | None: ...

@@ -1,0 +1,932 @@
+# cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True, initializedcheck=False
+"""The text of many events in, columns out, without the interpreter and without its lock.
+
+It reads what profilers write and nothing else. Whatever it meets that is not plainly so (damage, a time with an exponent, a
+number in quotes, a key twice) ends the scan with "not understood", and the caller decodes the same text the tolerant way. So
+there is one question to ask of every line here: can it accept a text that the typed decoder of `event_columns` refuses, or
+take something else out of it? Being stricter costs time only.
+
+Why it stays inside the text: a `bytes` object ends in a NUL of its own, which no loop below steps over, for it is no digit, no
+white space and not allowed in a string. Only `run_end` loads eight bytes at once, and looks first whether they are there.
+"""
+
+from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
+from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t, uint64_t
+from libc.stdlib cimport calloc, free, realloc
+from libc.string cimport memcmp, memcpy, memset
+
+ctypedef const uint8_t* Text
+
+cdef extern from *:
+    """
+    /* How many of the next eight bytes stand before the first quote, backslash or control character; 8 if there is none. */
+    static inline int plain_bytes(const unsigned char *text) {
+    #if defined(__GNUC__) && __BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__
+        const unsigned long long ones = 0x0101010101010101ULL, highest = 0x8080808080808080ULL;
+        unsigned long long word, quote, backslash, found;
+        memcpy(&word, text, 8);
+        quote = word ^ (ones * '"');
+        backslash = word ^ (ones * '\\\\');
+        /* x - 1 borrows from the highest bit where x is 0; the lowest byte found is always right, and only it is asked for. */
+        found = (((word - ones * 0x20) & ~word) | ((quote - ones) & ~quote) | ((backslash - ones) & ~backslash)) & highest;
+        return found ? __builtin_ctzll(found) >> 3 : 8;
+    #else
+        int i = 0;
+        while (i < 8 && text[i] >= 0x20 && text[i] != '"' && text[i] != '\\\\') i++;
+        return i;
+    #endif
+    }
+    """
+    int plain_bytes(Text text) noexcept nogil
+
+cdef enum:
+    DEEPEST = 60  # nesting of what is skipped; anything deeper is left to the other decoder
+    MOST_PROBES = 200  # in a table; names made to collide must not cost quadratic time
+    ABSENT = -1
+
+# Rows of the table of integers that `scan` fills. The first two are times, the others arguments.
+cdef enum:
+    START = 0
+    DURATION = 1
+    DEVICE = 2
+    STREAM = 3
+    CORRELATION = 4
+    BYTES = 5
+    GRAPH_NODE = 6
+    FROM_DEVICE = 7
+    TO_DEVICE = 8
+    EVENT_CORRELATION = 9
+    FIELDS = 10
+    # Seen like fields, and kept otherwise or not at all.
+    CORRELATION_CAPITAL = 10
+    LABEL = 11
+    LABELS = 12
+    OTHER = 13
+
+INTEGERS = FIELDS
+"""Rows of the table of integers."""
+
+cdef int64_t LIMIT_NS = 1 << 62
+
+
+# --- tables -----------------------------------------------------------------------------------------------------------------
+
+
+cdef struct Strings:
+    # Distinct stretches of the text, numbered in order of first use. Nothing is copied: the text outlives the table.
+    uint32_t* slots  # number + 1 by hash, 0 where free
+    uint32_t mask
+    uint32_t count
+    uint32_t room
+    Text* starts
+    uint32_t* lengths
+    uint64_t* hashes
+
+
+cdef struct Pairs:
+    # Distinct pairs of numbers, numbered in order of first use.
+    uint32_t* slots
+    uint32_t mask
+    uint32_t count
+    uint32_t room
+    uint64_t* keys
+
+
+cdef struct Spans:
+    # Stretches of the text.
+    Py_ssize_t count
+    Py_ssize_t room
+    Text* bounds  # start, end, start, end, ...
+
+
+cdef inline uint64_t mixed(uint64_t value) noexcept nogil:
+    """A hash of a number: the finaliser of MurmurHash3."""
+    value ^= value >> 33
+    value *= <uint64_t> 0xff51afd7ed558ccd
+    value ^= value >> 33
+    value *= <uint64_t> 0xc4ceb9fe1a85ec53
+    return value ^ (value >> 33)
+
+
+cdef inline uint64_t hash_of(Text text, Py_ssize_t length) noexcept nogil:
+    cdef uint64_t result = <uint64_t> length * <uint64_t> 0x9e3779b97f4a7c15
+    cdef uint64_t word
+    while length >= 8:
+        memcpy(&word, text, 8)
+        result = (result ^ word) * <uint64_t> 0x9fb21c651e98df25
+        result ^= result >> 32
+        text += 8
+        length -= 8
+    word = 0
+    memcpy(&word, text, length)
+    return mixed(result ^ word)
+
+
+cdef bint make_room_for_strings(Strings* table) noexcept nogil:
+    """Whether there is room for one more string now."""
+    cdef uint32_t room = 4 * table.room if table.room else 256
+    cdef void* starts
+    cdef void* lengths
+    cdef void* hashes
+    cdef uint32_t* slots
+    cdef uint32_t number, slot
+    starts = realloc(table.starts, room * sizeof(Text))
+    if starts != NULL:
+        table.starts = <Text*> starts
+    lengths = realloc(table.lengths, room * sizeof(uint32_t))
+    if lengths != NULL:
+        table.lengths = <uint32_t*> lengths
+    hashes = realloc(table.hashes, room * sizeof(uint64_t))
+    if hashes != NULL:
+        table.hashes = <uint64_t*> hashes
+    slots = <uint32_t*> calloc(2 * room, sizeof(uint32_t))
+    if starts == NULL or lengths == NULL or hashes == NULL or slots == NULL:
+        free(slots)
+        return False
+    free(table.slots)
+    table.slots, table.mask, table.room = slots, 2 * room - 1, room
+    for number in range(table.count):
+        slot = <uint32_t> table.hashes[number] & table.mask
+        while slots[slot]:
+            slot = (slot + 1) & table.mask
+        slots[slot] = number + 1
+    return True
+
+
+cdef int32_t number_of_string(Strings* table, Text text, Py_ssize_t length) noexcept nogil:
+    """The number of a string, a new one if it is new; -1 if there is no room or too many look alike."""
+    cdef uint64_t hashed = hash_of(text, length)
+    cdef uint32_t slot, number
+    cdef int probes
+    if table.count == table.room and not make_room_for_strings(table):
+        return -1
+    slot = <uint32_t> hashed & table.mask
+    for probes in range(MOST_PROBES):
+        if table.slots[slot] == 0:
+            number = table.count
+            table.starts[number], table.lengths[number], table.hashes[number] = text, <uint32_t> length, hashed
+            table.count += 1
+            table.slots[slot] = number + 1
+            return <int32_t> number
+        number = table.slots[slot] - 1
+        if table.hashes[number] == hashed and table.lengths[number] == length and memcmp(table.starts[number], text, length) == 0:
+            return <int32_t> number
+        slot = (slot + 1) & table.mask
+    return -1
+
+
+cdef bint make_room_for_pairs(Pairs* table) noexcept nogil:
+    cdef uint32_t room = 4 * table.room if table.room else 64
+    cdef void* keys = realloc(table.keys, room * sizeof(uint64_t))
+    cdef uint32_t* slots = <uint32_t*> calloc(2 * room, sizeof(uint32_t))
+    cdef uint32_t number, slot
+    if keys != NULL:
+        table.keys = <uint64_t*> keys
+    if keys == NULL or slots == NULL:
+        free(slots)
+        return False
+    free(table.slots)
+    table.slots, table.mask, table.room = slots, 2 * room - 1, room
+    for number in range(table.count):
+        slot = <uint32_t> mixed(table.keys[number]) & table.mask
+        while slots[slot]:
+            slot = (slot + 1) & table.mask
+        slots[slot] = number + 1
+    return True
+
+
+cdef int32_t number_of_pair(Pairs* table, uint64_t key) noexcept nogil:
+    """The number of a pair, a new one if it is new; -1 as for strings."""
+    cdef uint32_t slot
+    cdef int probes
+    if table.count == table.room and not make_room_for_pairs(table):
+        return -1
+    slot = <uint32_t> mixed(key) & table.mask
+    for probes in range(MOST_PROBES):
+        if table.slots[slot] == 0:
+            table.keys[table.count] = key
+            table.count += 1
+            table.slots[slot] = table.count
+            return <int32_t> table.count - 1
+        if table.keys[table.slots[slot] - 1] == key:
+            return <int32_t> table.slots[slot] - 1
+        slot = (slot + 1) & table.mask
+    return -1
+
+
+cdef bint kept(Spans* spans, Text start, Text end) noexcept nogil:
+    """Whether a stretch could be added."""
+    cdef void* bounds
+    if spans.count == spans.room:
+        bounds = realloc(spans.bounds, 2 * (2 * spans.room + 16) * sizeof(Text))
+        if bounds == NULL:
+            return False
+        spans.bounds, spans.room = <Text*> bounds, 2 * spans.room + 16
+    spans.bounds[2 * spans.count], spans.bounds[2 * spans.count + 1] = start, end
+    spans.count += 1
+    return True
+
+
+# --- JSON -------------------------------------------------------------------------------------------------------------------
+# Each of these takes where something begins and returns where it ends, NULL where it is not what it should be.
+
+
+cdef struct Scan:
+    Text end  # of the whole text, where its NUL stands
+    bint has_shapes
+    bint names_collectives
+
+
+cdef inline Text blank_end(Text at) noexcept nogil:
+    while at[0] == c' ' or at[0] == c'\n' or at[0] == c'\r' or at[0] == c'\t':
+        at += 1
+    return at
+
+
+cdef inline Text run_end(Text at, Text end) noexcept nogil:
+    """The first quote, backslash or control character."""
+    cdef int plain
+    while end - at >= 8:
+        plain = plain_bytes(at)
+        at += plain
+        if plain < 8:
+            return at
+    while at[0] >= 0x20 and at[0] != c'"' and at[0] != c'\\':
+        at += 1
+    return at
+
+
+cdef inline int hexadecimal(uint8_t character) noexcept nogil:
+    if c'0' <= character <= c'9':
+        return character - <uint8_t> c'0'
+    if c'a' <= (character | 0x20) <= c'f':
+        return (character | 0x20) - <uint8_t> c'a' + 10
+    return -1
+
+
+cdef Text escape_end(Text at) noexcept nogil:
+    """The end of what a backslash begins; halves of surrogate pairs are left to the other decoder."""
+    cdef int i, digit
+    cdef int code = 0
+    at += 1
+    if at[0] == c'"' or at[0] == c'\\' or at[0] == c'/' or at[0] == c'b' or at[0] == c'f' or at[0] == c'n' or at[0] == c'r' or at[0] == c't':
+        return at + 1
+    if at[0] != c'u':
+        return NULL
+    for i in range(4):
+        at += 1
+        digit = hexadecimal(at[0])
+        if digit < 0:
+            return NULL
+        code = 16 * code + digit
+    if 0xd800 <= code <= 0xdfff:
+        return NULL
+    return at + 1
+
+
+cdef inline Text string_end(Text at, Text end) noexcept nogil:
+    """The closing quote of the string whose first character is given."""
+    at = run_end(at, end)
+    while at[0] == c'\\':
+        at = escape_end(at)
+        if at == NULL:
+            return NULL
+        at = run_end(at, end)
+    if at[0] != c'"':
+        return NULL
+    return at
+
+
+cdef inline Text key_end(Text at, Text end) noexcept nogil:
+    """The closing quote of a string without escapes."""
+    at = run_end(at, end)
+    if at[0] != c'"':
+        return NULL
+    return at
+
+
+cdef inline bint is_digit(uint8_t character) noexcept nogil:
+    return <uint8_t> (character - <uint8_t> c'0') < 10
+
+
+cdef Text number_end(Text at) noexcept nogil:
+    if at[0] == c'-':
+        at += 1
+    if at[0] == c'0':
+        at += 1
+    elif is_digit(at[0]):
+        while is_digit(at[0]):
+            at += 1
+    else:
+        return NULL
+    if at[0] == c'.':
+        at += 1
+        if not is_digit(at[0]):
+            return NULL
+        while is_digit(at[0]):
+            at += 1
+    if at[0] == c'e' or at[0] == c'E':
+        at += 1
+        if at[0] == c'+' or at[0] == c'-':
+            at += 1
+        if not is_digit(at[0]):
+            return NULL
+        while is_digit(at[0]):
+            at += 1
+    return at
+
+
+cdef inline Text scalar_end(Text at, Text end) noexcept nogil:
+    if at[0] == c'"':
+        at = string_end(at + 1, end)
+        if at == NULL:
+            return NULL
+        return at + 1
+    if at[0] == c'n' and at[1] == c'u' and at[2] == c'l' and at[3] == c'l':
+        return at + 4
+    if at[0] == c't' and at[1] == c'r' and at[2] == c'u' and at[3] == c'e':
+        return at + 4
+    if at[0] == c'f' and at[1] == c'a' and at[2] == c'l' and at[3] == c's' and at[4] == c'e':
+        return at + 5
+    return number_end(at)
+
+
+cdef inline bint is_dimensions(Text key, Py_ssize_t length) noexcept nogil:
+    return length == 10 and memcmp(key, b"Input ", 6) == 0 and (key[6] == c'D' or key[6] == c'd') and memcmp(key + 7, b"ims", 3) == 0
+
+
+cdef inline bint is_collective_name(Text key, Py_ssize_t length) noexcept nogil:
+    return length == 15 and memcmp(key, b"Collective name", 15) == 0
+
+
+cdef inline void heed(Text key, Py_ssize_t length, Text value, Scan* scan) noexcept nogil:
+    """Notes what an argument says about the trace as a whole."""
+    if is_dimensions(key, length) and value[0] == c'[':
+        while value[0] == c'[' or value[0] == c']' or value[0] == c',' or value[0] == c' ' or value[0] == c'\n' or value[0] == c'\r' or value[0] == c'\t':
+            value += 1
+        if is_digit(value[0]):
+            scan.has_shapes = True
+    elif is_collective_name(key, length) and value[0] == c'"':
+        scan.names_collectives = True
+
+
+cdef Text nested_end(Text at, Scan* scan) noexcept nogil:
+    """The end of a list or an object."""
+    cdef uint64_t objects = 0  # one bit per level, the innermost lowest
+    cdef int depth = 0
+    cdef Text key
+    cdef Py_ssize_t length
+    while True:
+        # A value is due.
+        if at[0] == c'[' or at[0] == c'{':
+            depth += 1
+            if depth > DEEPEST:
+                return NULL
+            objects = objects << 1 | (at[0] == c'{')
+            at = blank_end(at + 1)
+            if at[0] == (c'}' if objects & 1 else c']'):
+                # Empty: it ends like any other below.
+                pass
+            elif objects & 1:
+                if at[0] != c'"':
+                    return NULL
+                key = at + 1
+                at = string_end(key, scan.end)
+                if at == NULL:
+                    return NULL
+                length = at - key
+                at = blank_end(at + 1)
+                if at[0] != c':':
+                    return NULL
+                at = blank_end(at + 1)
+                heed(key, length, at, scan)
+                continue
+            else:
+                continue
+        else:
+            at = scalar_end(at, scan.end)
+            if at == NULL:
+                return NULL
+            at = blank_end(at)
+        # A value has ended: what it stands in goes on or ends too.
+        while at[0] == (c'}' if objects & 1 else c']'):
+            at += 1
+            depth -= 1
+            if depth == 0:
+                return at
+            objects >>= 1
+            at = blank_end(at)
+        if at[0] != c',':
+            return NULL
+        at = blank_end(at + 1)
+        if objects & 1:
+            if at[0] != c'"':
+                return NULL
+            key = at + 1
+            at = string_end(key, scan.end)
+            if at == NULL:
+                return NULL
+            length = at - key
+            at = blank_end(at + 1)
+            if at[0] != c':':
+                return NULL
+            at = blank_end(at + 1)
+            heed(key, length, at, scan)
+
+
+cdef inline Text value_end(Text at, Scan* scan) noexcept nogil:
+    if at[0] == c'[' or at[0] == c'{':
+        return nested_end(at, scan)
+    return scalar_end(at, scan.end)
+
+
+cdef inline Text integer_end(Text at, int64_t* value) noexcept nogil:
+    """The end of an integer of at most 18 digits, and its value; what follows the digits is for the caller to judge."""
+    cdef bint negative = at[0] == c'-'
+    cdef int64_t result = 0
+    cdef Text first
+    at += negative
+    first = at
+    while is_digit(at[0]):
+        if at - first == 18:
+            return NULL
+        result = 10 * result + (at[0] - <uint8_t> c'0')
+        at += 1
+    if at == first or (first[0] == c'0' and at - first > 1):
+        return NULL
+    value[0] = -result if negative else result
+    return at
+
+
+cdef inline Text quoted_integer_end(Text at, int64_t* value) noexcept nogil:
+    """The end of an integer that may stand in quotes, as AMD writes sizes; an address such as "0x7f00" is none, so it says nothing."""
+    if at[0] != c'"':
+        return integer_end(at, value)
+    at += 1
+    if at[0] == c'0' and at[1] == c'x':
+        at += 2
+        while hexadecimal(at[0]) >= 0:
+            at += 1
+        value[0] = ABSENT
+    else:
+        at = integer_end(at, value)
+    if at == NULL or at[0] != c'"':
+        return NULL
+    return at + 1
+
+
+cdef inline Text microseconds_end(Text at, int64_t* ns) noexcept nogil:
+    """The end of a decimal number of µs without exponent, and its ns; decimals beyond them round to the nearest, ties to even."""
+    cdef bint negative = at[0] == c'-'
+    cdef int64_t result = 0
+    cdef int decimals = 0
+    cdef int rounding = 0  # the fourth decimal
+    cdef bint more = False  # a decimal behind it that is not 0
+    cdef Text first
+    at += negative
+    first = at
+    while is_digit(at[0]):
+        if at - first == 16:
+            return NULL
+        result = 10 * result + (at[0] - <uint8_t> c'0')
+        at += 1
+    if at == first or (first[0] == c'0' and at - first > 1):
+        return NULL
+    if at[0] == c'.':
+        at += 1
+        if not is_digit(at[0]):
+            return NULL
+        while decimals < 3 and is_digit(at[0]):
+            result = 10 * result + (at[0] - <uint8_t> c'0')
+            decimals += 1
+            at += 1
+        if is_digit(at[0]):
+            rounding = at[0] - <uint8_t> c'0'
+            at += 1
+            while is_digit(at[0]):
+                more |= at[0] != c'0'
+                at += 1
+    while decimals < 3:
+        result *= 10
+        decimals += 1
+    if rounding > 5 or (rounding == 5 and (more or result & 1)):
+        result += 1
+    if result >= LIMIT_NS:
+        return NULL
+    ns[0] = -result if negative else result
+    return at
+
+
+# --- events -----------------------------------------------------------------------------------------------------------------
+
+
+cdef struct Slice:
+    Text start  # NULL: not there
+    Py_ssize_t length
+
+
+cdef struct Event:
+    Slice phase
+    Slice category
+    Slice name
+    Slice process  # as written, quotes included
+    Slice thread
+    bint has_start
+    bint has_duration
+    bint odd_time
+    bint has_args
+    bint names_collective
+    int64_t values[CORRELATION_CAPITAL + 1]
+
+
+cdef struct Sink:
+    Py_ssize_t rows
+    Py_ssize_t capacity
+    Py_ssize_t objects
+    Py_ssize_t events
+    int64_t* integers
+    int32_t* categories
+    int32_t* names
+    int32_t* tracks
+    uint8_t* timed
+    Strings category_table
+    Strings name_table
+    Strings identity_table
+    Pairs track_table
+    Spans labels
+    Spans collectives
+
+
+cdef inline int known_argument(Text key, Py_ssize_t length) noexcept nogil:
+    if length == 6:
+        if memcmp(key, b"device", 6) == 0:
+            return DEVICE
+        if memcmp(key, b"stream", 6) == 0:
+            return STREAM
+        if memcmp(key, b"labels", 6) == 0:
+            return LABELS
+    elif length == 11:
+        if memcmp(key + 1, b"orrelation", 10) == 0:
+            if key[0] == c'c':
+                return CORRELATION
+            if key[0] == c'C':
+                return CORRELATION_CAPITAL
+    elif length == 5:
+        if memcmp(key, b"bytes", 5) == 0:
+            return BYTES
+    elif length == 4:
+        if memcmp(key, b"name", 4) == 0:
+            return LABEL
+    elif length == 13:
+        if memcmp(key, b"graph node id", 13) == 0:
+            return GRAPH_NODE
+    elif length == 10:
+        if memcmp(key, b"fromDevice", 10) == 0:
+            return FROM_DEVICE
+    elif length == 8:
+        if memcmp(key, b"toDevice", 8) == 0:
+            return TO_DEVICE
+    elif length == 33:
+        if memcmp(key, b"wait_on_cuda_event_record_corr_id", 33) == 0:
+            return EVENT_CORRELATION
+    return OTHER
+
+
+cdef inline bint is_plain(Slice* text) noexcept nogil:
+    """Whether a text needs no decoding: ASCII without escapes, or not there."""
+    cdef Py_ssize_t i
+    for i in range(text.length):
+        if text.start[i] >= 0x80 or text.start[i] == c'\\':
+            return False
+    return True
+
+
+cdef inline Text label_end(Text at, Text end) noexcept nogil:
+    """The end of an argument that the other decoder decodes whatever it is: a text that needs no decoding, or an integer."""
+    cdef int64_t ignored
+    cdef Slice text
+    if at[0] != c'"':
+        return integer_end(at, &ignored)
+    text.start = at + 1
+    at = key_end(text.start, end)
+    if at == NULL:
+        return NULL
+    text.length = at - text.start
+    if not is_plain(&text):
+        return NULL
+    return at + 1
+
+
+cdef Text args_end(Text at, Scan* scan, Event* event) noexcept nogil:
+    cdef uint32_t seen = 0
+    cdef Text key
+    cdef Py_ssize_t length
+    cdef int which
+    if at[0] != c'{':
+        return NULL
+    at = blank_end(at + 1)
+    if at[0] == c'}':
+        return at + 1
+    while True:
+        if at[0] != c'"':
+            return NULL
+        key = at + 1
+        at = key_end(key, scan.end)
+        if at == NULL:
+            return NULL
+        length = at - key
+        at = blank_end(at + 1)
+        if at[0] != c':':
+            return NULL
+        at = blank_end(at + 1)
+        which = known_argument(key, length)
+        if which == OTHER:
+            if is_collective_name(key, length):
+                event.names_collective = True
+            heed(key, length, at, scan)
+            at = value_end(at, scan)
+        else:
+            if seen >> which & 1:
+                return NULL
+            seen |= 1 << which
+            if which <= CORRELATION_CAPITAL:
+                at = quoted_integer_end(at, &event.values[which])
+            else:
+                at = label_end(at, scan.end)
+        if at == NULL:
+            return NULL
+        at = blank_end(at)
+        if at[0] == c'}':
+            return at + 1
+        if at[0] != c',':
+            return NULL
+        at = blank_end(at + 1)
+
+
+cdef inline Text text_end(Text at, Text end, Slice* text) noexcept nogil:
+    """The end of a string value, and its characters."""
+    if text.start != NULL or at[0] != c'"':
+        return NULL
+    text.start = at + 1
+    at = string_end(text.start, end)
+    if at == NULL:
+        return NULL
+    text.length = at - text.start
+    return at + 1
+
+
+cdef inline Text identity_end(Text at, Text end, Slice* identity) noexcept nogil:
+    """The end of a process or thread id, a string or an integer, and its text as written."""
+    cdef int64_t ignored
+    if identity.start != NULL:
+        return NULL
+    identity.start = at
+    at = scalar_end(at, end) if at[0] == c'"' else integer_end(at, &ignored)
+    if at == NULL:
+        return NULL
+    identity.length = at - identity.start
+    return at
+
+
+cdef inline Text time_end(Text at, Scan* scan, Event* event, int field, bint* there) noexcept nogil:
+    if there[0]:
+        return NULL
+    there[0] = True
+    if at[0] == c'-' or is_digit(at[0]):
+        return microseconds_end(at, &event.values[field])
+    event.odd_time = True
+    return value_end(at, scan)
+
+
+cdef Text event_end(Text at, Scan* scan, Event* event) noexcept nogil:
+    """The end of an event, and what it says."""
+    cdef Text key
+    cdef Py_ssize_t length
+    cdef int field
+    memset(event, 0, sizeof(Event))
+    for field in range(DEVICE, CORRELATION_CAPITAL + 1):
+        event.values[field] = ABSENT
+    if at[0] != c'{':
+        return NULL
+    at = blank_end(at + 1)
+    if at[0] == c'}':
+        return at + 1
+    while True:
+        if at[0] != c'"':
+            return NULL
+        key = at + 1
+        at = key_end(key, scan.end)
+        if at == NULL:
+            return NULL
+        length = at - key
+        at = blank_end(at + 1)
+        if at[0] != c':':
+            return NULL
+        at = blank_end(at + 1)
+        if length == 2 and key[0] == c'p' and key[1] == c'h':
+            at = text_end(at, scan.end, &event.phase)
+        elif length == 2 and key[0] == c't' and key[1] == c's':
+            at = time_end(at, scan, event, START, &event.has_start)
+        elif length == 3 and key[0] == c'd' and key[1] == c'u' and key[2] == c'r':
+            at = time_end(at, scan, event, DURATION, &event.has_duration)
+        elif length == 3 and key[0] == c'p' and key[1] == c'i' and key[2] == c'd':
+            at = identity_end(at, scan.end, &event.process)
+        elif length == 3 and key[0] == c't' and key[1] == c'i' and key[2] == c'd':
+            at = identity_end(at, scan.end, &event.thread)
+        elif length == 3 and key[0] == c'c' and key[1] == c'a' and key[2] == c't':
+            at = text_end(at, scan.end, &event.category)
+        elif length == 4 and memcmp(key, b"name", 4) == 0:
+            at = text_end(at, scan.end, &event.name)
+        elif length == 4 and memcmp(key, b"args", 4) == 0:
+            if event.has_args:
+                return NULL
+            event.has_args = True
+            at = args_end(at, scan, event)
+        else:
+            heed(key, length, at, scan)
+            at = value_end(at, scan)
+        if at == NULL:
+            return NULL
+        at = blank_end(at)
+        if at[0] == c'}':
+            return at + 1
+        if at[0] != c',':
+            return NULL
+        at = blank_end(at + 1)
+
+
+cdef inline bint is_word(Slice* text, const char* word, Py_ssize_t length) noexcept nogil:
+    return text.length == length and memcmp(text.start, word, length) == 0
+
+
+cdef inline bint tells_of_collective(Event* event) noexcept nogil:
+    """Whether an event is about a collective: an argument names it, or the event is called after it."""
+    if event.names_collective:
+        return True
+    if event.name.length < 5:
+        return False
+    if memcmp(event.name.start + 1, b"ccl:", 4) == 0:
+        return event.name.start[0] == c'n' or event.name.start[0] == c'r' or event.name.start[0] == c'x'
+    return event.name.length >= 10 and memcmp(event.name.start, b"symm_mem::", 10) == 0
+
+
+cdef inline int32_t number_of_slice(Strings* table, Slice* text, Text instead) noexcept nogil:
+    """The number of a text; one that is not there counts as empty."""
+    return number_of_string(table, instead if text.start == NULL else text.start, text.length)
+
+
+cdef bint row_kept(Event* event, Text start, Text end, Sink* sink) noexcept nogil:
+    """Whether a complete event could be made a row."""
+    cdef Py_ssize_t row = sink.rows
+    cdef int32_t category, name, process, thread, track
+    cdef int field
+    if row == sink.capacity or event.odd_time:
+        return False
+    category = number_of_slice(&sink.category_table, &event.category, start)
+    name = number_of_slice(&sink.name_table, &event.name, start)
+    process = number_of_slice(&sink.identity_table, &event.process, start)
+    thread = number_of_slice(&sink.identity_table, &event.thread, start)
+    if category < 0 or name < 0 or process < 0 or thread < 0:
+        return False
+    track = number_of_pair(&sink.track_table, <uint64_t> process << 32 | <uint64_t> thread)
+    if track < 0:
+        return False
+    sink.categories[row], sink.names[row], sink.tracks[row] = category, name, track
+    if event.values[CORRELATION] == ABSENT:
+        event.values[CORRELATION] = event.values[CORRELATION_CAPITAL]
+    for field in range(FIELDS):
+        sink.integers[field * sink.capacity + row] = event.values[field]
+    sink.timed[row] = event.has_start and event.has_duration
+    sink.rows += 1
+    return not tells_of_collective(event) or kept(&sink.collectives, start, end)
+
+
+cdef bint skipped(Event* event, Text start, Text end, Sink* sink) noexcept nogil:
+    """Whether an event that is no row is sound in what the other decoder would decode of it; keeps labels."""
+    if not is_plain(&event.category) or not is_plain(&event.name) or not is_plain(&event.process) or not is_plain(&event.thread):
+        return False
+    if is_word(&event.phase, b"M", 1) and (is_word(&event.name, b"thread_name", 11) or is_word(&event.name, b"process_labels", 14)):
+        return kept(&sink.labels, start, end)
+    return True
+
+
+cdef bint scanned(Text at, Text stop, Scan* scan, Sink* sink) noexcept nogil:
+    """Whether a text is nothing but events with one comma between them, all of them understood."""
+    cdef Event event
+    cdef Text start
+    while True:
+        start = at
+        at = event_end(at, scan, &event)
+        if at == NULL or at > stop:
+            return False
+        sink.objects += 1
+        if not is_plain(&event.phase):
+            return False
+        sink.events += event.phase.start != NULL
+        if is_word(&event.phase, b"X", 1):
+            if not row_kept(&event, start, at, sink):
+                return False
+        elif not skipped(&event, start, at, sink):
+            return False
+        if at == stop:
+            return True
+        at = blank_end(at)
+        if at[0] != c',':
+            return False
+        at = blank_end(at + 1)
+
+
+# --- the way out ------------------------------------------------------------------------------------------------------------
+
+
+cdef class Scanned:
+    """What a text of events holds.
+
+    Attributes:
+        rows, objects, events: how many complete events, objects and events of any phase it has.
+        categories, names: texts of the codes in the columns, as written between the quotes, in order of first use.
+        identities: process and thread ids as written, quotes included, empty for none.
+        tracks: positions of process and thread in `identities` for each code.
+        labels, collectives: the texts of the events that name threads or processes, and that are about collectives.
+        has_shapes, names_collectives: whether some argument has input dimensions, and the name of a collective.
+    """
+
+    cdef readonly Py_ssize_t rows, objects, events
+    cdef readonly list categories, names, identities, tracks, labels, collectives
+    cdef readonly bint has_shapes, names_collectives
+
+
+cdef bytes text_of(Text start, Py_ssize_t length):
+    return PyBytes_FromStringAndSize(<const char*> start, length)
+
+
+cdef list strings_in(Strings* table):
+    return [text_of(table.starts[i], table.lengths[i]) for i in range(table.count)]
+
+
+cdef list spans_in(Spans* spans):
+    return [text_of(spans.bounds[2 * i], spans.bounds[2 * i + 1] - spans.bounds[2 * i]) for i in range(spans.count)]
+
+
+cdef void release_strings(Strings* table) noexcept:
+    free(table.slots)
+    free(table.starts)
+    free(table.lengths)
+    free(table.hashes)
+
+
+cdef void release(Sink* sink) noexcept:
+    release_strings(&sink.category_table)
+    release_strings(&sink.name_table)
+    release_strings(&sink.identity_table)
+    free(sink.track_table.slots)
+    free(sink.track_table.keys)
+    free(sink.labels.bounds)
+    free(sink.collectives.bounds)
+
+
+def scan(
+    bytes text not None,
+    Py_ssize_t start,
+    Py_ssize_t stop,
+    int64_t[:, ::1] integers not None,
+    int32_t[:, ::1] codes not None,
+    uint8_t[::1] timed not None,
+):
+    """What the events from `start` to `stop` of a text hold; None if not all of that is understood.
+
+    Args:
+        text, start, stop: from the brace that opens an event to behind the one that closes another.
+        integers: its rows take ts and dur in ns, then the arguments in the order of `event_columns.EventBatch`; -1: not there.
+        codes: its rows take the codes of category, name and track.
+        timed: takes whether both times are there. If there are more complete events than it is long, they are not understood.
+    """
+    cdef Scan state
+    cdef Sink sink
+    cdef Text begin = <Text> PyBytes_AS_STRING(text)
+    cdef bint understood
+    cdef Scanned result
+    if not 0 <= start < stop <= PyBytes_GET_SIZE(text) or stop - start > 1 << 30:
+        return None
+    if integers.shape[0] != FIELDS or codes.shape[0] != 3 or not integers.shape[1] == codes.shape[1] == timed.shape[0] > 0:
+        raise ValueError("columns of other shapes were expected")
+    state.end, state.has_shapes, state.names_collectives = begin + PyBytes_GET_SIZE(text), False, False
+    memset(&sink, 0, sizeof(Sink))
+    sink.capacity = timed.shape[0]
+    sink.integers, sink.timed = &integers[0, 0], &timed[0]
+    sink.categories, sink.names, sink.tracks = &codes[0, 0], &codes[1, 0], &codes[2, 0]
+    try:
+        with nogil:
+            understood = scanned(begin + start, begin + stop, &state, &sink)
+        if not understood:
+            return None
+        result = Scanned.__new__(Scanned)
+        result.rows, result.objects, result.events = sink.rows, sink.objects, sink.events
+        result.has_shapes, result.names_collectives = state.has_shapes, state.names_collectives
+        result.categories, result.names = strings_in(&sink.category_table), strings_in(&sink.name_table)
+        result.identities = strings_in(&sink.identity_table)
+        result.tracks = [(sink.track_table.keys[i] >> 32, sink.track_table.keys[i] & 0xffffffff) for i in range(sink.track_table.count)]
+        result.labels, result.collectives = spans_in(&sink.labels), spans_in(&sink.collectives)
+        return result
+    finally:
+        release(&sink)

@@ -1,0 +1,71 @@
+"""The compiled scanner of events, where it was built: text in, columns out, outside the interpreter's lock.
+
+It is an optional extension of this package. Without it, or with `TRACEREAD_PURE_PYTHON=1` in the environment, the typed decoder
+reads everything: the same tables, more slowly.
+"""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+try:
+    from traceread.readers import _scanner
+except ImportError:  # not built: no compiler when the package was installed
+    _HERE = False
+else:
+    _HERE = True
+
+if TYPE_CHECKING:
+    from traceread.readers._scanner import Scanned
+
+PURE_PYTHON = "TRACEREAD_PURE_PYTHON"
+"""Environment variable that turns the compiled scanner off."""
+
+_ROW_BYTES = 48  # complete events shorter than this on average are left to the typed decoder
+
+
+class Room(NamedTuple):
+    """Columns to be filled; see `_scanner.scan`."""
+
+    integers: npt.NDArray[np.int64]
+    codes: npt.NDArray[np.int32]
+    timed: npt.NDArray[np.bool_]
+
+
+class Scan(NamedTuple):
+    """The events of a stretch of text: their number and texts, and their columns, which are longer than there are rows."""
+
+    told: Scanned
+    room: Room
+
+
+def is_available() -> bool:
+    """Whether the compiled scanner was built and is not turned off."""
+    return _HERE and os.environ.get(PURE_PYTHON, "") in ("", "0")
+
+
+def in_use() -> str:
+    """What reads PyTorch traces here, in words for people."""
+    if is_available():
+        return "compiled scanner"
+    return f"pure Python ({PURE_PYTHON} is set)" if _HERE else "pure Python (the compiled scanner was not built)"
+
+
+def room(start: int, stop: int) -> Room:
+    """Columns for the events of a stretch of text."""
+    rows = (stop - start) // _ROW_BYTES + 1
+    return Room(np.empty((_scanner.INTEGERS, rows), np.int64), np.empty((3, rows), np.int32), np.empty(rows, np.bool_))
+
+
+def scan(text: bytes, start: int, stop: int, room: Room) -> Scan | None:
+    """The events from `start` to `stop` of a text; None if anything there is not plainly understood.
+
+    The stretch begins with the brace that opens an event and ends behind the one that closes the last. May be called from any thread;
+    `room` is made before, so that all columns come from the memory of the thread that drops them.
+    """
+    told = _scanner.scan(text, start, stop, room.integers, room.codes, room.timed.view(np.uint8))
+    return None if told is None else Scan(told, room)
