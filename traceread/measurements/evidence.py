@@ -221,7 +221,7 @@ def ops_around(trace: Trace, steps: Steps, thread: npt.NDArray[np.int32], at: In
         if not len(rows):
             continue
         end, code = r.end_ns[rows], r.name[rows]
-        parent = _parents(end)
+        parent = parents_of(end)
         innermost = np.searchsorted(r.start_ns[rows], at[mine], side="right") - 1
         closed = np.arange(len(mine))
         while len(closed):
@@ -242,7 +242,7 @@ def ops_around(trace: Trace, steps: Steps, thread: npt.NDArray[np.int32], at: In
     return result
 
 
-def _parents(end: IntColumn) -> IntColumn:
+def parents_of(end: IntColumn) -> IntColumn:
     """For each range, sorted by (start, -end), the position of the nearest earlier one that ends later or with it, -1 if none."""
     parent = np.arange(len(end)) - 1
     shorter = np.arange(len(end))

@@ -1,0 +1,135 @@
+"""What the user's own ranges cost: for each path of annotations the host time in it, and the GPU time of what was launched in it."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from traceread import intervals
+from traceread.measurements.evidence import parents_of
+from traceread.measurements.launches import Launches
+from traceread.measurements.steps import Steps
+from traceread.model import IntColumn, RangeKind, Trace
+
+DEEPEST = 6
+"""Levels of a path; what lies deeper counts in the range around it."""
+
+_MOST = 200
+_DIGITS = re.compile(r"\d+")
+_LONGEST_NAME = 200
+
+
+@dataclass(frozen=True)
+class RangeTime:
+    """One path of annotations over the used steps of a rank.
+
+    Attributes:
+        path: names from the outermost to this one, numbers replaced by "#".
+        count: ranges that begin in a used step.
+        host_ns: how long they were open, summed.
+        gpu_ns: how long the GPU was busy with what was launched while they were open, by whichever thread.
+    """
+
+    path: tuple[str, ...]
+    count: int
+    host_ns: int
+    gpu_ns: int
+
+    def to_dict(self) -> dict[str, Any]:
+        """The range as JSON builtins."""
+        return {"path": list(self.path), "count": self.count, "host_ns": self.host_ns, "gpu_ns": self.gpu_ns}
+
+
+def sum_ranges(trace: Trace, launches: Launches, steps: Steps) -> tuple[RangeTime, ...]:
+    """The annotations of the thread that runs the steps, by path, longest on the GPU first; at most 200 of them."""
+    rows = _rows(trace, steps)
+    if not len(rows):
+        return ()
+    r = trace.ranges
+    start, end = r.start_ns[rows], r.end_ns[rows]
+    parent = parents_of(end)
+    paths, path_at = _paths([_DIGITS.sub("#", trace.names[c][:_LONGEST_NAME]) for c in r.name[rows].tolist()], parent)
+    own = path_at[np.arange(len(rows)), (path_at >= 0).sum(axis=1) - 1]
+    deepest = np.ones(len(rows), bool)
+    deepest[(parent >= 0) & (own == own[parent])] = False  # folded into the range around it
+    count = np.bincount(own[deepest], minlength=len(paths))
+    host = np.zeros(len(paths), np.int64)
+    np.add.at(host, own[deepest], (end - start)[deepest])
+    gpu = _gpu_time(trace, launches, steps, (start, end, parent), path_at, len(paths))
+    found = [RangeTime(path, int(count[i]), int(host[i]), int(gpu[i])) for i, path in enumerate(paths)]
+    return tuple(sorted(found, key=lambda t: (-t.gpu_ns, -t.host_ns, t.path))[:_MOST])
+
+
+def _rows(trace: Trace, steps: Steps) -> npt.NDArray[np.int64]:
+    """Annotations of the step thread that begin in the host time of a used window, but for the steps themselves."""
+    r = trace.ranges
+    used = [w for w, keep in zip(steps.windows, steps.used, strict=True) if keep]
+    mine = np.flatnonzero((r.kind == RangeKind.ANNOTATION) & (r.thread == steps.step_thread) & (r.end_ns > r.start_ns))
+    labels = {w.label for w in steps.windows}
+    codes = [c for c in np.unique(r.name[mine]).tolist() if trace.names[c] in labels]
+    mine = mine[~np.isin(r.name[mine], codes)]
+    if any(w.host_end_ns > w.host_start_ns for w in used):
+        inside = np.zeros(len(mine), bool)
+        for w in used:
+            inside |= (r.start_ns[mine] >= w.host_start_ns) & (r.start_ns[mine] < w.host_end_ns)
+        mine = mine[inside]
+    return mine
+
+
+def _paths(names: list[str], parent: IntColumn) -> tuple[list[tuple[str, ...]], npt.NDArray[np.int64]]:
+    """The distinct paths, and for each row the path at every level down to its own, -1 below it."""
+    known: dict[tuple[str, ...], int] = {}
+    of: list[tuple[int, ...]] = []
+    listed: list[tuple[str, ...]] = []
+    for name, above in zip(names, parent.tolist(), strict=True):
+        outer = of[above] if above >= 0 else ()
+        if len(outer) < DEEPEST and not (outer and listed[outer[-1]][-1] == name):
+            path = (*(listed[outer[-1]] if outer else ()), name)
+            number = known.setdefault(path, len(known))
+            if number == len(listed):
+                listed.append(path)
+            outer = (*outer, number)
+        of.append(outer)
+    at = np.full((len(names), DEEPEST), -1, np.int64)
+    for i, levels in enumerate(of):
+        at[i, : len(levels)] = levels
+    return listed, at
+
+
+def _gpu_time(
+    trace: Trace,
+    launches: Launches,
+    steps: Steps,
+    ranges: tuple[IntColumn, IntColumn, IntColumn],
+    path_at: npt.NDArray[np.int64],
+    count: int,
+) -> IntColumn:
+    """For each path the time in which anything launched in it ran."""
+    start, end, parent = ranges
+    a = trace.activities
+    mine = np.flatnonzero(launches.known & _of_used_steps(steps, len(a)))
+    at = launches.start_ns[mine]
+    inner = np.searchsorted(start, at, side="right") - 1
+    open_ones = np.arange(len(mine))
+    while len(open_ones):
+        open_ones = open_ones[(inner[open_ones] >= 0) & (end[inner[open_ones]] <= at[open_ones])]
+        inner[open_ones] = parent[inner[open_ones]]
+    mine, inner = mine[inner >= 0], inner[inner >= 0]
+    total = np.zeros(count, np.int64)
+    for level in range(DEEPEST):
+        group = path_at[inner, level]
+        here = mine[group >= 0]
+        begins, ends, of = intervals.union_per_group(a.start_ns[here], a.end_ns[here], group[group >= 0])
+        np.add.at(total, of, ends - begins)
+    return total
+
+
+def _of_used_steps(steps: Steps, activities: int) -> npt.NDArray[np.bool_]:
+    if len(steps.window_of) != activities or not len(steps.used):
+        return np.ones(activities, bool)
+    result: npt.NDArray[np.bool_] = np.array([*steps.used, False], bool)[steps.window_of]  # -1: in no window
+    return result
