@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -32,6 +33,7 @@ class KernelTime:
         exposed_ns: time in which it runs and nothing of a class before its own does (compute before communication before
             copies); names of one class that overlap each have the whole overlap.
         fused: the kernel computes and communicates.
+        op: the op or annotation that launches it, "" where that is not known.
     """
 
     name: str
@@ -41,6 +43,7 @@ class KernelTime:
     total_ns: int
     exposed_ns: int
     fused: bool = False
+    op: str = ""
 
     @property
     def mean_ns(self) -> float:
@@ -72,6 +75,10 @@ class KernelTable:
             total[2] += row.exposed_ns
         rows = [KernelTime(family, category, family, total[0], total[1], total[2]) for (category, family), total in sums.items()]
         return tuple(sorted(rows, key=lambda r: (-r.total_ns, r.name)))
+
+    def with_ops(self, ops: Mapping[str, str]) -> KernelTable:
+        """The table with the op that launches each name."""
+        return replace(self, rows=tuple(replace(row, op=ops.get(row.name, "")) for row in self.rows))
 
     def to_frame(self) -> pd.DataFrame:
         """One row per name: name, category, family, count, total_ns, exposed_ns, mean_ns, share (of the used windows)."""
