@@ -23,10 +23,12 @@ from traceread.measurements.health import check_health
 from traceread.measurements.host_summary import HostSummary, sum_host
 from traceread.measurements.host_time import host_rows
 from traceread.measurements.idle import Idle, explain_idle
+from traceread.measurements.kernel_ops import launching_ops
 from traceread.measurements.kernels import KernelTable, sum_kernels
 from traceread.measurements.launches import find_launches
 from traceread.measurements.pace import launch_pace
 from traceread.measurements.partition import Busy, Partition, divide, find_busy, intervals_frame
+from traceread.measurements.range_times import RangeTime, sum_ranges
 from traceread.measurements.rank_facts import RankFacts
 from traceread.measurements.ranks import RankTable, compare_ranks
 from traceread.measurements.step_timeline import StepTimeline, choose_window, draw_step
@@ -84,6 +86,7 @@ class RankReport:
         first_ns: the earliest start of all rows.
         collectives: its communication kernels, and what is recorded about them.
         launch_pace_ns: median time from launch to launch, -1 if unknown.
+        ranges: the user's own ranges over the used windows.
         host_summary: what the host rows say, only where there is no GPU work.
         inspection: what it contributes to the fix list.
         timeline: one typical used step as bars on lanes; None where there is no GPU work.
@@ -112,6 +115,7 @@ class RankReport:
     first_ns: int
     collectives: RankCollectives
     launch_pace_ns: int
+    ranges: tuple[RangeTime, ...]
     host_summary: HostSummary | None = None
     inspection: Inspection = field(default_factory=Inspection)
     timeline: StepTimeline | None = None
@@ -452,7 +456,8 @@ def analyze_trace(trace: Trace, options: AnalysisOptions) -> RankReport:
         busy=busy,
         idle=idle,
         idle_names=idle_names,
-        kernels=kernels,
+        kernels=kernels.with_ops(launching_ops(trace, launches, steps)),
+        ranges=sum_ranges(trace, launches, steps),
         gaps=longest_gaps(trace, launches, steps, idle, _GAPS_KEPT),
         notices=trace.notices + check_health(trace, launches, steps, busy, idle) + inspection.found.notices,
         outside_ns=busy.any.total - int(inside.sum()),
