@@ -1,7 +1,7 @@
 import pytest
 
 from traceread.measurements.classes import StepClass
-from traceread.measurements.reconciliation import Part, Reconciliation, Waiting, reconcile
+from traceread.measurements.reconciliation import Part, Reconciliation, ExposedParts, reconcile
 
 MS = 10**6
 
@@ -56,7 +56,7 @@ def test_splits_are_exact_whatever_the_numbers():
 
 
 def test_exposed_communication_splits_where_ranks_are_compared():
-    found = reconcile(STEP, None, None, Waiting(transfer_ns=250 * MS, wait_ns=50 * MS, imbalance_ns=100 * MS))
+    found = reconcile(STEP, None, None, ExposedParts(transfer_ns=250 * MS, wait_ns=50 * MS, imbalance_ns=100 * MS))
     assert (found.ns[Part.COMMUNICATION], found.ns[Part.IMBALANCE]) == (300 * MS, 100 * MS)
     assert (found.transfer_ns, found.wait_ns) == (250 * MS, 50 * MS)
     assert found.transfer_ns + found.wait_ns == found.ns[Part.COMMUNICATION]

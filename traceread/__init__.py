@@ -7,9 +7,9 @@ report.partition.to_frame()
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from traceread.errors import Notice, TracereadError
 
@@ -18,6 +18,7 @@ if TYPE_CHECKING:  # imported when first asked for, by __getattr__: `traceread -
     from traceread.model import Category, Profile, Trace
     from traceread.readers.options import ReadOptions
     from traceread.report import Report
+    from traceread.run import Described
 
 __all__ = ["Category", "Notice", "Profile", "Report", "Trace", "TracereadError", "__version__", "analyze", "load"]
 
@@ -65,6 +66,7 @@ def analyze(
     steps: str | None = None,
     step_range: str | None = None,
     config: Config | str | Path | None = None,
+    run: Described | str | Path | Mapping[str, Any] | None = None,
 ) -> Report:
     """The report of a profile, or of the traces at a path.
 
@@ -73,8 +75,10 @@ def analyze(
         steps: "12:17", a half-open range over the steps' own numbers; by default all but the first and partial ones.
         step_range: regular expression for the names of step ranges, "infer" or "none".
         config: a Config or the path of a traceread.toml; by default the one beside the traces.
+        run: what the traces do not say about the job: the path of a run.json, or its fields; fields win over the file.
 
     Raises:
+        ConfigError: run.json cannot be understood.
         SelectionError: `steps` or `step_range` matches nothing.
         as `load`, when given a path.
     """
@@ -85,15 +89,27 @@ def analyze(
 
     if not isinstance(profile, Profile):
         profile = load(profile, config=config)
-    settings = _config(config, [file for trace in profile for file in trace.files])
+    files = [file for trace in profile for file in trace.files]
+    settings = _config(config, files)
     return analyze_profile(
         profile,
         AnalysisOptions(
             step_options=StepOptions(step_range or settings.step_pattern, settings.micro_steps),
             host_names=settings.host_names,
             steps=None if steps is None else parse_steps(steps),
+            described=_described(run, files, settings),
         ),
     )
+
+
+def _described(run: Described | str | Path | Mapping[str, Any] | None, files: Sequence[Path], settings: Config) -> Described:
+    from traceread.run import Described, find_run, read_run, run_of, run_of_config
+
+    of_config = run_of_config(settings.model, settings.path)
+    if isinstance(run, (str, Path)):
+        return read_run(Path(run)).over(of_config)
+    given = run if isinstance(run, Described) else run_of(run or {}, "the caller")
+    return given.over(find_run(files)).over(of_config)
 
 
 def _config(config: Config | str | Path | None, paths: Sequence[str | Path]) -> Config:

@@ -15,9 +15,10 @@ from traceread import intervals
 from traceread.categories.host import HostNames
 from traceread.errors import MissingData, Notice, SelectionError
 from traceread.findings import Finding, Skipped
-from traceread.measurements.blame import share_out
+from traceread.measurements.blame import Cause, share_out
 from traceread.measurements.classes import CLASSES, StepClass
 from traceread.measurements.collectives import RankCollectives, find_collectives
+from traceread.measurements.efficiency import Efficiency, RankWork, StepTimes, measure_efficiency, measure_work
 from traceread.measurements.evidence import Gap, IdleNames, longest_gaps, name_idle
 from traceread.measurements.health import check_health
 from traceread.measurements.host_summary import HostSummary, sum_host
@@ -31,6 +32,7 @@ from traceread.measurements.partition import Busy, Partition, divide, find_busy,
 from traceread.measurements.range_times import RangeTime, sum_ranges
 from traceread.measurements.rank_facts import RankFacts
 from traceread.measurements.ranks import RankTable, compare_ranks
+from traceread.measurements.reconciliation import ExposedParts
 from traceread.measurements.step_timeline import StepTimeline, choose_window, draw_step
 from traceread.measurements.steps import StepOptions, Steps, StepSource, WindowKind, find_steps
 from traceread.measurements.waiting import ExposedSplit
@@ -39,6 +41,7 @@ from traceread.rules import Facts, load_rules
 from traceread.rules.fix_list import FixList, make_fix_list
 from traceread.rules.inspection import Inspection, inspect_rank
 from traceread.rules.what_if import WhatIf, answer
+from traceread.run import Described
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -90,6 +93,7 @@ class RankReport:
         host_summary: what the host rows say, only where there is no GPU work.
         inspection: what it contributes to the fix list.
         timeline: one typical used step as bars on lanes; None where there is no GPU work.
+        work: what it contributes to efficiency.
     """
 
     rank: int
@@ -119,6 +123,7 @@ class RankReport:
     host_summary: HostSummary | None = None
     inspection: Inspection = field(default_factory=Inspection)
     timeline: StepTimeline | None = None
+    work: RankWork = field(default_factory=RankWork)
 
     def used_rows(self, labels: Collection[str] | None = None) -> list[int]:
         """Positions of the used windows, of those with these labels if given."""
@@ -297,6 +302,7 @@ class Report:
     """
 
     source: str
+        described: what is known about the job beside the traces.
     title: str
     base_ns: int
     ranks: tuple[RankReport, ...]
@@ -305,6 +311,7 @@ class Report:
 
     def __repr__(self) -> str:
         summary = self.summary
+    described: Described = field(default_factory=Described)
         if summary is None:
             return f"<Report {len(self.ranks)} ranks, no GPU work, {self.source}>"
         from traceread.units import duration
@@ -324,7 +331,8 @@ class Report:
     @property
     def all_notices(self) -> tuple[Notice, ...]:
         """Warnings about the capture and about its ranks."""
-        return self.notices + self.rank_table.notices + tuple(n for r in self.ranks for n in r.notices)
+        of_efficiency = () if self.efficiency is None else self.efficiency.notices
+        return self.notices + self.rank_table.notices + of_efficiency + tuple(n for r in self.ranks for n in r.notices)
 
     @property
     def world_size(self) -> int | None:
@@ -344,7 +352,31 @@ class Report:
         if summary is None:
             return FixList()
         used = len(self.rank(summary.critical_rank).used_rows())
-        return make_fix_list({r.rank: r.inspection for r in self.ranks}, summary.critical_rank, summary.mean_ns, used)
+        found = make_fix_list({r.rank: r.inspection for r in self.ranks}, summary.critical_rank, summary.mean_ns, used)
+        return found if self.efficiency is None else found.with_mfu(self.efficiency.mfu_at)
+
+    @cached_property
+    def efficiency(self) -> Efficiency | None:
+        """How much of the hardware the job uses, by its critical rank; None where no GPU work was recorded."""
+        summary = self.summary
+        if summary is None:
+            return None
+        times = StepTimes(dict(zip(StepClass, summary.class_ns, strict=True)), summary.hidden_communication_ns)
+        critical = self.rank(summary.critical_rank)
+        devices = [r.device for r in self.ranks if r.steps.windows]
+        return measure_efficiency(self.described, times, critical.work, devices, self.world_size, self._exposed_parts(summary))
+
+    def _exposed_parts(self, summary: Summary) -> ExposedParts | None:
+        """How the critical rank's exposed communication divides; None where it is not told apart."""
+        if summary.exposed_not_split_ns or not self.rank_table.comparable:
+            return None
+        table = self.rank_table
+        position = [r.rank for r in self.ranks].index(summary.critical_rank)
+        mine = table.matches.rank_of[table.charges.row] == position
+        known = int(table.charges.exposed_ns[mine & (table.charges.cause != Cause.UNEXPLAINED)].sum())
+        waited = table.lines[position].wait_ns
+        imbalance = summary.exposed_wait_ns * known // waited if waited else 0
+        return ExposedParts(summary.exposed_transfer_ns, summary.exposed_wait_ns - imbalance, imbalance)
 
     @property
     def findings(self) -> tuple[Finding, ...]:
@@ -416,11 +448,13 @@ class AnalysisOptions:
     """
 
     step_options: StepOptions = field(default_factory=StepOptions)
+        described: what is known about the job beside the traces.
     host_names: HostNames = field(default_factory=HostNames)
     steps: StepRange | None = None
 
 
 def analyze_trace(trace: Trace, options: AnalysisOptions) -> RankReport:
+    described: Described = field(default_factory=Described)
     """The report of one rank; needs nothing from the others.
 
     Raises:
@@ -472,6 +506,7 @@ def analyze_trace(trace: Trace, options: AnalysisOptions) -> RankReport:
         timeline=draw_step(trace, launches, steps, busy, idle, idle_names, rows, shown) if shown >= 0 else None,
     )
 
+        work=measure_work(trace, steps, kernels, collectives),
 
 def analyze_profile(profile: Profile, options: AnalysisOptions) -> Report:
     """The report of all ranks of a profile."""
@@ -482,11 +517,12 @@ def analyze_profile(profile: Profile, options: AnalysisOptions) -> Report:
         title=profile.title,
         base_ns=first - first % 10**9,
         ranks=ranks,
-        notices=profile.notices + _differences(ranks) + load_rules()[1],
+        notices=profile.notices + _differences(ranks) + load_rules()[1] + options.described.notices,
         skipped_files=profile.skipped,
     )
 
 
+        described=options.described,
 def _differences(ranks: Sequence[RankReport]) -> tuple[Notice, ...]:
     """Warnings where the ranks do not fit together."""
     notices = []

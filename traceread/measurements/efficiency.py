@@ -14,7 +14,7 @@ from traceread.measurements.collectives import RankCollectives
 from traceread.measurements.estimates import Estimates, estimate
 from traceread.measurements.kernels import KernelTable
 from traceread.measurements.precision import prevailing_format
-from traceread.measurements.reconciliation import Part, Reconciliation, Waiting, reconcile
+from traceread.measurements.reconciliation import ExposedParts, Part, Reconciliation, reconcile
 from traceread.measurements.steps import Steps
 from traceread.measurements.traffic import Traffic, sum_traffic
 from traceread.measurements.utilisation import Utilisation, measure_utilisation
@@ -151,7 +151,7 @@ def measure_efficiency(
     work: RankWork,
     devices: Sequence[Device],
     world_size: int | None,
-    waiting: Waiting | None = None,
+    waiting: ExposedParts | None = None,
 ) -> Efficiency:
     """The efficiency of a job by its slowest rank.
 

@@ -42,7 +42,7 @@ _OF_CLASS = {
 
 
 @dataclass(frozen=True)
-class Waiting:
+class ExposedParts:
     """How exposed communication splits, where ranks can be compared.
 
     Attributes:
@@ -91,7 +91,7 @@ class Reconciliation:
 
 
 def reconcile(
-    class_ns: Mapping[StepClass, int], model_flops: int | None, hardware_flops: int | None, waiting: Waiting | None = None
+    class_ns: Mapping[StepClass, int], model_flops: int | None, hardware_flops: int | None, waiting: ExposedParts | None = None
 ) -> Reconciliation:
     """The wall time of a step from the time of its classes.
 

@@ -51,7 +51,7 @@ def report_dict(report: Report, gaps: int = GAPS) -> dict[str, Any]:
         "findings": [f.to_dict(report.base_ns) for f in report.findings],
         "skipped": [_skipped(s, report.source) for s in report.skipped],
         "replay": report.fix_list.quality.to_dict(),
-        "efficiency": {},
+        "efficiency": {} if report.efficiency is None else report.efficiency.to_dict(),
     }
 
 

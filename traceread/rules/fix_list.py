@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -55,6 +55,11 @@ class FixList:
     skipped: tuple[Skipped, ...] = ()
     quality: ReplayQuality = field(default_factory=lambda: ReplayQuality(None, 0, 0, "nothing to replay"))
     step_ns: int = 0
+
+    def with_mfu(self, mfu_at: Callable[[int], float | None]) -> FixList:
+        """The list with the MFU that follows from each step time."""
+        known = [f if f.step_ns_after is None else replace(f, mfu_after=mfu_at(f.step_ns_after)) for f in self.findings]
+        return replace(self, findings=tuple(known))
 
 
 def make_fix_list(ranks: Mapping[int, Inspection], critical: int, step_ns: int, used_steps: int) -> FixList:
