@@ -14,6 +14,7 @@ PIPELINE = (
     "errors",
     "units",
     "names",
+    "names",
     "intervals",
     "model",
     "readers",
