@@ -299,19 +299,19 @@ class Report:
         ranks: one report per rank, in order.
         notices: warnings about the capture as a whole; `all_notices` has those of the ranks too.
         skipped_files: files beside the traces that are not part of the profile, with the reason.
+        described: what is known about the job beside the traces.
     """
 
     source: str
-        described: what is known about the job beside the traces.
     title: str
     base_ns: int
     ranks: tuple[RankReport, ...]
     notices: tuple[Notice, ...]
     skipped_files: tuple[tuple[Path, str], ...]
+    described: Described = field(default_factory=Described)
 
     def __repr__(self) -> str:
         summary = self.summary
-    described: Described = field(default_factory=Described)
         if summary is None:
             return f"<Report {len(self.ranks)} ranks, no GPU work, {self.source}>"
         from traceread.units import duration
@@ -445,16 +445,16 @@ class AnalysisOptions:
         step_options: how steps are found.
         host_names: meanings of host names.
         steps: which steps to use, by their own numbers; None leaves out the first and partial ones.
+        described: what is known about the job beside the traces.
     """
 
     step_options: StepOptions = field(default_factory=StepOptions)
-        described: what is known about the job beside the traces.
     host_names: HostNames = field(default_factory=HostNames)
     steps: StepRange | None = None
+    described: Described = field(default_factory=Described)
 
 
 def analyze_trace(trace: Trace, options: AnalysisOptions) -> RankReport:
-    described: Described = field(default_factory=Described)
     """The report of one rank; needs nothing from the others.
 
     Raises:
@@ -503,10 +503,10 @@ def analyze_trace(trace: Trace, options: AnalysisOptions) -> RankReport:
         steps=replace(steps, window_of=np.empty(0, np.int64)),
         host_summary=None if len(trace.activities) else sum_host(trace),
         inspection=inspection,
+        work=measure_work(trace, steps, kernels, collectives),
         timeline=draw_step(trace, launches, steps, busy, idle, idle_names, rows, shown) if shown >= 0 else None,
     )
 
-        work=measure_work(trace, steps, kernels, collectives),
 
 def analyze_profile(profile: Profile, options: AnalysisOptions) -> Report:
     """The report of all ranks of a profile."""
@@ -519,10 +519,10 @@ def analyze_profile(profile: Profile, options: AnalysisOptions) -> Report:
         ranks=ranks,
         notices=profile.notices + _differences(ranks) + load_rules()[1] + options.described.notices,
         skipped_files=profile.skipped,
+        described=options.described,
     )
 
 
-        described=options.described,
 def _differences(ranks: Sequence[RankReport]) -> tuple[Notice, ...]:
     """Warnings where the ranks do not fit together."""
     notices = []
