@@ -13,13 +13,15 @@ from traceread.measurements.kernels import KernelTime
 from traceread.measurements.steps import StepSource
 from traceread.model import Capability
 from traceread.report import FORMAT, RankReport, Report
-from traceread.reporters.answer import KERNELS
 from traceread.reporters.capture import judge
 from traceread.reporters.gaps import GAPS, longest_gaps
 from traceread.reporters.headline import headline
 from traceread.reporters.losses import idle_reasons
 from traceread.reporters.recording import GUIDES, missing
 from traceread.reporters.windows import why_not_used
+
+KERNELS_KEPT = 500
+"""Kernels and copies of the critical rank in the JSON: enough to compare a later report with."""
 
 _LONE_SURROGATE = re.compile("[\ud800-\udfff]")
 
@@ -42,8 +44,9 @@ def report_dict(report: Report, gaps: int = GAPS) -> dict[str, Any]:
         "summary": None if summary is None else summary.to_dict(),
         "idle_reasons": [] if critical is None or summary is None else _reasons(critical, list(summary.steps)),
         "idle_gaps": [_gap(g, report.base_ns) for g in longest_gaps(report, gaps)],
-        "kernels": [] if critical is None else _kernels(critical, KERNELS),
+        "kernels": [] if critical is None else _kernels(critical, KERNELS_KEPT),
         "families": [] if critical is None else [_kernel(k, critical) for k in critical.kernels.by_family()],
+        "ranges": [] if critical is None else [r.to_dict() for r in critical.ranges],
         "host_rows": [row for r in report.ranks for row in _host_rows(r)],
         "not_recorded": [
             {"what": str(m.capability), "ranks": list(m.ranks), "how": GUIDES[m.capability].how(report.source)} for m in missing(report)
@@ -209,6 +212,7 @@ def _kernel(k: KernelTime, rank: RankReport) -> dict[str, Any]:
         "total_ns": k.total_ns,
         "exposed_ns": k.exposed_ns,
         "share": k.exposed_ns / window if window else 0.0,
+        "op": k.op,
         "fused": k.fused,
     }
 
