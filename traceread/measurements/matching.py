@@ -202,6 +202,8 @@ def _members(group: IntColumn, first: IntColumn) -> list[list[tuple[int, IntColu
     result: list[list[tuple[int, IntColumn]]] = [[] for _ in range(int(group.max(initial=-1)) + 1)]
     for r in range(len(first) - 1):
         own = group[first[r] : first[r + 1]]
+        if not len(own):
+            continue
         order = np.argsort(own, kind="stable")
         present, begins = np.unique(own[order], return_index=True)
         for g, rows in zip(present.tolist(), np.split(order, begins[1:]), strict=True):
