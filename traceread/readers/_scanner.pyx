@@ -359,15 +359,16 @@ cdef inline bint is_collective_name(Text key, Py_ssize_t length) noexcept nogil:
     return length == 15 and memcmp(key, b"Collective name", 15) == 0
 
 
-cdef inline void heed(Text key, Py_ssize_t length, Text value, Scan* scan) noexcept nogil:
-    """Notes what an argument says about the trace as a whole."""
+cdef inline bint heeded(Text key, Py_ssize_t length, Text value, Scan* scan) noexcept nogil:
+    """Notes what an argument says about the trace as a whole; False where it makes its object look like an event."""
     if is_dimensions(key, length) and value[0] == c'[':
-        while value[0] == c'[' or value[0] == c']' or value[0] == c',' or value[0] == c' ' or value[0] == c'\n' or value[0] == c'\r' or value[0] == c'\t':
-            value += 1
+        while value[0] == c'[' or value[0] == c']' or value[0] == c',':
+            value = blank_end(value + 1)
         if is_digit(value[0]):
             scan.has_shapes = True
     elif is_collective_name(key, length) and value[0] == c'"':
         scan.names_collectives = True
+    return length != 2 or key[0] != c'p' or key[1] != c'h'
 
 
 cdef Text nested_end(Text at, Scan* scan) noexcept nogil:
@@ -399,7 +400,8 @@ cdef Text nested_end(Text at, Scan* scan) noexcept nogil:
                 if at[0] != c':':
                     return NULL
                 at = blank_end(at + 1)
-                heed(key, length, at, scan)
+                if not heeded(key, length, at, scan):
+                    return NULL
                 continue
             else:
                 continue
@@ -431,7 +433,8 @@ cdef Text nested_end(Text at, Scan* scan) noexcept nogil:
             if at[0] != c':':
                 return NULL
             at = blank_end(at + 1)
-            heed(key, length, at, scan)
+            if not heeded(key, length, at, scan):
+                return NULL
 
 
 cdef inline Text value_end(Text at, Scan* scan) noexcept nogil:
@@ -643,7 +646,8 @@ cdef Text args_end(Text at, Scan* scan, Event* event) noexcept nogil:
         if which == OTHER:
             if is_collective_name(key, length):
                 event.names_collective = True
-            heed(key, length, at, scan)
+            if not heeded(key, length, at, scan):
+                return NULL
             at = value_end(at, scan)
         else:
             if seen >> which & 1:
@@ -743,7 +747,7 @@ cdef Text event_end(Text at, Scan* scan, Event* event) noexcept nogil:
             event.has_args = True
             at = args_end(at, scan, event)
         else:
-            heed(key, length, at, scan)
+            heeded(key, length, at, scan)
             at = value_end(at, scan)
         if at == NULL:
             return NULL

@@ -23,6 +23,8 @@ from traceread.readers.operation_names import operation_named, operation_of_rang
 _NAMED = b'"Collective name"'
 _SYMMETRIC_MEMORY = b'"symm_mem::'
 _ANNOTATED = (b'"nccl:', b'"rccl:', b'"xccl:')
+_SYMMETRIC_RANGE = "symm_mem::"
+_RANGES = (_SYMMETRIC_RANGE, "nccl:", "rccl:", "xccl:")
 _KERNELS = ("kernel", "Kernel")
 _HOST = ("cpu_op", "user_annotation", "Operator")
 _ROOTED = (Operation.BROADCAST, Operation.REDUCE, Operation.GATHER, Operation.SCATTER)
@@ -49,6 +51,11 @@ class _Found(NamedTuple):
     dur: bytes
     args: dict[str, Any]
 
+    @property
+    def is_named(self) -> bool:
+        """Whether its arguments name the collective."""
+        return isinstance(self.args.get("Collective name"), str)
+
 
 class _Decimal(str):
     """The text of a number with a point or an exponent."""
@@ -60,7 +67,7 @@ _decoder = json.JSONDecoder(strict=False, parse_float=_Decimal, parse_constant=l
 
 
 class CollectiveEvents:
-    """Collects the events about collectives from stretches of text that hold whole events."""
+    """Collects the events about collectives from stretches of text that hold whole events; which stretches makes no difference."""
 
     def __init__(self) -> None:
         self._found: list[_Found] = []
@@ -68,15 +75,14 @@ class CollectiveEvents:
 
     def look(self, text: bytes) -> None:
         """Keeps what a stretch of text says about collectives."""
-        self._named = self._named or _NAMED in text
-        # Annotations repeat what named records say, with less in it.
-        for sign in (_NAMED, _SYMMETRIC_MEMORY) if self._named else (*_ANNOTATED, _SYMMETRIC_MEMORY):
-            at = text.find(sign)
-            while at >= 0:
+        signs = (_NAMED, _SYMMETRIC_MEMORY) if self._named else (_NAMED, _SYMMETRIC_MEMORY, *_ANNOTATED)
+        end = 0
+        for at in sorted(at for sign in signs for at in _places(text, sign)):
+            if at >= end:
                 event, end = _event_around(text, at)
                 if event is not None:
                     self._found.append(event)
-                at = text.find(sign, max(end, at + 1))
+                    self._named = self._named or event.is_named
 
     def table(
         self,
@@ -93,6 +99,8 @@ class CollectiveEvents:
             job: distributedInfo of the trace.
             rank: rank of the trace, -1 if it does not say.
         """
+        if self._named:  # annotations repeat what named records say, with less in it
+            self._found = [found for found in self._found if found.is_named or found.name.startswith(_SYMMETRIC_RANGE)]
         start, start_read = nanoseconds([found.ts for found in self._found])
         dur, dur_read = nanoseconds([found.dur for found in self._found])
         start = start + base_ns
@@ -112,6 +120,14 @@ class CollectiveEvents:
         table = CollectiveRecords.from_rows(rows)
         order: npt.NDArray[np.int64] = np.lexsort((-table.end_ns, table.start_ns))
         return table.take(order), groups.known()
+
+
+def _places(text: bytes, sign: bytes) -> Iterator[int]:
+    """Where a sign stands."""
+    at = text.find(sign)
+    while at >= 0:
+        yield at
+        at = text.find(sign, at + 1)
 
 
 def _event_around(text: bytes, at: int) -> tuple[_Found | None, int]:
@@ -139,8 +155,11 @@ def _found(values: dict[str, Any]) -> _Found | None:
     if values["ph"] != "X" or category not in (*_KERNELS, *_HOST) or not isinstance(args, dict):
         return None
     name = values.get("name")
+    name = name if isinstance(name, str) else ""
     times = [str(values.get(key, "")).encode("ascii", "replace") for key in ("ts", "dur")]
-    return _Found(category, name if isinstance(name, str) else "", (values.get("pid"), values.get("tid")), times[0], times[1], args)
+    process, thread = (value if isinstance(value, int | str) else None for value in (values.get("pid"), values.get("tid")))
+    found = _Found(category, name, (process, thread), times[0], times[1], args)
+    return found if found.is_named or name.startswith(_RANGES) else None
 
 
 def _row(found: _Found, groups: _Groups, rank: int) -> tuple[int, ...] | None:
