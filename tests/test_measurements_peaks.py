@@ -108,8 +108,8 @@ def test_a_precision_without_units():
 
 
 def test_where_a_peak_comes_from():
-    assert find_peak(device("NVIDIA H200", 139.8, 132), "bf16").source == "dense bf16 peak of the H200 SXM"
-    assert find_peak(device("NVIDIA H200"), "bf16").source == "dense bf16 peak of the H200 SXM, by its name alone"
+    assert find_peak(device("NVIDIA H200", 139.8, 132), "bf16").source == "bf16 peak of the H200 SXM"
+    assert find_peak(device("NVIDIA H200"), "bf16").source == "bf16 peak of the H200 SXM, by its name alone"
 
 
 def test_every_entry_is_complete():

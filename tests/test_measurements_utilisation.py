@@ -74,7 +74,7 @@ def test_what_is_padded_and_dropped_is_taken_off_the_batch():
 def test_the_peak_of_a_known_device():
     values = {name: value for name, value in LLAMA.items() if name != "peak_flops"}
     u = measured(values)
-    assert (u.peak.flops, u.peak.source) == (989.4e12, "dense bf16 peak of the H100 SXM")
+    assert (u.peak.flops, u.peak.source) == (989.4e12, "bf16 peak of the H100 SXM")
     assert u.gpu.key == "H100 SXM"
 
 

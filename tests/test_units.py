@@ -64,3 +64,37 @@ def test_the_rest():
     assert units.size(512) == "512 B"
     assert units.plural(1, "step") == "1 step"
     assert units.plural(1200, "copy", "copies") == "1,200 copies"
+
+
+@pytest.mark.parametrize(
+    ("value", "unit", "text"),
+    [
+        (39_175_949_400, "B", "39.2 GB"),
+        (989e12, "FLOP/s", "989 TFLOP/s"),
+        (989.4e12, "FLOP/s", "989 TFLOP/s"),
+        (794.5e12, "FLOP/s", "795 TFLOP/s"),
+        (291_244.9, "tokens/s", "291 ktokens/s"),
+        (1_048_576, "", "1.05 M"),
+        (999_600, "", "1.00 M"),
+        (2e15, "FLOP/s", "2 PFLOP/s"),
+        (12.0, "", "12"),
+        (0.5, "GB", "0.50 GB"),
+        (0, "B", "0 B"),
+        (-1_500, "B", "-1.50 kB"),
+    ],
+)
+def test_quantity(value, unit, text):
+    assert units.quantity(value, unit) == text
+
+
+@pytest.mark.parametrize(("share", "text"), [(0.43144, "43.1 %"), (0.0, "0 %"), (1.0, "100 %"), (0.99999, "> 99.9 %"), (0.0001, "< 0.1 %")])
+def test_part(share, text):
+    assert units.part(share) == text
+
+
+@pytest.mark.parametrize(
+    ("seconds", "text"),
+    [(90, "90 s"), (1.5, "1.50 s"), (1156, "19.3 min"), (60_000, "16.7 h"), (462_917, "5.36 days"), (90_000_000, "1,042 days")],
+)
+def test_long_time(seconds, text):
+    assert units.long_time(seconds) == text

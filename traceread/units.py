@@ -81,3 +81,37 @@ def size(count: int) -> str:
 def plural(count: int, noun: str, many: str | None = None) -> str:
     """A count with its noun, such as "5 steps"."""
     return f"{count:,} {noun if count == 1 else many or noun + 's'}"
+
+
+_PREFIXES = ((10**18, "E"), (10**15, "P"), (10**12, "T"), (10**9, "G"), (10**6, "M"), (10**3, "k"))
+
+
+def quantity(value: float, unit: str = "") -> str:
+    """An amount with three significant digits and a decimal prefix, such as "39.2 GB", "989 TFLOP/s", "291 k"."""
+    for scale, prefix in _PREFIXES:
+        if abs(value) >= 0.9995 * scale:
+            return f"{_three_digits(value / scale)} {prefix}{unit}"
+    return f"{_three_digits(value)} {unit}".rstrip()
+
+
+def _three_digits(value: float) -> str:
+    """A number below a thousand with three significant digits, whole ones as they are."""
+    if value == int(value):
+        return str(int(value))
+    size = abs(value)
+    scale, decimals = (100, 2) if size < 9.995 else (10, 1) if size < 99.95 else (1, 0)
+    return _rounded(round(value * scale * 10**6), scale * 10**6, decimals)
+
+
+def part(share: float, decimals: int = 1) -> str:
+    """A share given as a number, such as "43.1 %"."""
+    return percent(round(share * 10**9), 10**9, decimals)
+
+
+def long_time(seconds: float) -> str:
+    """Seconds, minutes, hours or days, whichever has a few of them: "90 s", "19.3 min", "16.7 h", "5.36 days"."""
+    for least, scale, name in ((2 * 86_400, 86_400, "days"), (2 * 3_600, 3_600, "h"), (120, 60, "min")):
+        if seconds >= least:
+            value = seconds / scale
+            return f"{value:,.0f} {name}" if value >= 999.5 else f"{_three_digits(value)} {name}"
+    return f"{_three_digits(seconds)} s"

@@ -68,6 +68,7 @@ class Efficiency:
         utilisation: tokens per second, MFU, HFU.
         estimates: the least times of a step beside the measured ones.
         reconciliation: the wall time by parts.
+        sent: bytes that the critical rank sends to its peers in a step, as far as sizes are recorded.
     """
 
     run: Run
@@ -75,6 +76,7 @@ class Efficiency:
     utilisation: Utilisation
     estimates: Estimates
     reconciliation: Reconciliation
+    sent: int = 0
 
     @property
     def notices(self) -> tuple[Notice, ...]:
@@ -111,6 +113,7 @@ class Efficiency:
             "mfu_untraced": u.mfu_untraced,
             "hfu": u.hfu,
             "missing": list(u.missing),
+            "sent_bytes": self.sent,
             "least_step_ns": self.estimates.least_step_ns,
             "estimates": [
                 {
@@ -166,7 +169,7 @@ def measure_efficiency(
     utilisation = measure_utilisation(described, times.step_ns, devices, world_size, work.precision)
     estimates = estimate(utilisation, described.run, times.class_ns, times.hidden_communication_ns, work.traffic, work.copied)
     parts = reconcile(times.class_ns, utilisation.model_flops, utilisation.hardware_flops, waiting)
-    return Efficiency(described.run, described.sources, utilisation, estimates, parts)
+    return Efficiency(described.run, described.sources, utilisation, estimates, parts, work.traffic.sent)
 
 
 def _copied(trace: Trace, steps: Steps) -> int:

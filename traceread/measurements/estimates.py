@@ -150,7 +150,7 @@ def _input(run: Run, class_ns: Mapping[StepClass, int], copied: int, step_ns: in
     measured = class_ns[StepClass.DATA_WAIT] + class_ns[StepClass.EXPOSED_COPY]
     size = run.input_bytes_per_step or copied
     if run.input_bytes_per_s is None or not size:
-        reason = "nothing, if a batch is fetched and copied while the one before trains"
+        reason = "not known; hidden if a batch is fetched and copied while the one before trains"
         return Estimate(Resource.INPUT, measured, measured, None, measured, reason, _near(measured, step_ns))
     least = round(size * _SECOND / run.input_bytes_per_s)
     gap = max(measured - max(least - (step_ns - measured), 0), 0)

@@ -102,7 +102,7 @@ def find_peak(device: Device, precision: str) -> Peak:
     if flops is None:
         return Peak(None, f"no {precision} peak is known for the {found.gpu.key}")
     by = "" if found.confirmed else ", by its name alone"
-    return Peak(flops, f"dense {precision} peak of the {found.gpu.key}{by}")
+    return Peak(flops, f"{precision} peak of the {found.gpu.key}{by}")
 
 
 @cache

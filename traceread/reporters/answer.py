@@ -5,6 +5,7 @@ from __future__ import annotations
 from traceread.measurements.steps import StepSource, WindowKind
 from traceread.report import RankReport, Report, Summary
 from traceread.reporters.document import Bar, Block, Column, Document, Listing, Name, Paragraph, Table, Tone
+from traceread.reporters.efficiency import efficiency_blocks, mfu_missing
 from traceread.reporters.gaps import GAPS, gap_listing
 from traceread.reporters.headline import heading, headline
 from traceread.reporters.kernels import per_step
@@ -27,7 +28,8 @@ def report_document(report: Report, gaps: int = GAPS) -> Document:
         found += _host_blocks(report)
     else:
         critical = report.rank(summary.critical_rank)
-        found += [_class_table(report, summary, critical), rank_table(report, summary), _kernel_table(critical), gap_listing(report, gaps)]
+        found += [_class_table(report, summary, critical), rank_table(report, summary), *efficiency_blocks(report)]
+        found += [_kernel_table(critical), gap_listing(report, gaps)]
     said = [Paragraph(step), Paragraph(" ".join(loss), Tone.STRONG)] if loss else [Paragraph(step, Tone.STRONG)]
     blocks = [*said, *found, *_closing(report)]
     return Document(heading(report), tuple(block for block in blocks if block is not None))
@@ -119,4 +121,7 @@ def _closing(report: Report) -> list[Block]:
         everywhere = len(report.ranks)
         names = [m.title if len(m.ranks) == everywhere else f"{m.title} (on {plural(len(m.ranks), 'rank')})" for m in absent]
         blocks.append(Paragraph(f"not recorded: {', '.join(names)}. What each would tell and how to record it: traceread info", Tone.FAINT))
+    without_mfu = mfu_missing(report)
+    if without_mfu:
+        blocks.append(Paragraph(without_mfu, Tone.FAINT))
     return blocks

@@ -91,7 +91,9 @@ def headline(report: Report) -> tuple[str, ...]:
     if summary is None:
         return ("No GPU work was recorded: this says nothing about whether the GPU was idle.",)
     critical = report.rank(summary.critical_rank)
-    return (" ".join(_step_sentences(report, summary, critical)), *_loss_sentences(summary, critical))
+    mfu = mfu_sentence(report)
+    said = [*_step_sentences(report, summary, critical), *([mfu] if mfu else [])]
+    return (" ".join(said), *_loss_sentences(summary, critical))
 
 
 def _step_sentences(report: Report, summary: Summary, critical: RankReport) -> Iterator[str]:
