@@ -8,6 +8,7 @@ from traceread.measurements.classes import StepClass
 from traceread.measurements.steps import StepSource
 from traceread.names import and_more, path_title, shorten, step_list
 from traceread.report import RankReport, Report, Summary, largest_loss
+from traceread.reporters.efficiency import mfu_sentence
 from traceread.reporters.losses import idle_reasons, main_cause
 from traceread.units import duration, percent, plural
 
