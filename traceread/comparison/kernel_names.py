@@ -1,0 +1,64 @@
+"""Names of kernels made comparable: the same kernel is spelled in many ways, and its tiles and template arguments change with shapes."""
+
+from __future__ import annotations
+
+import re
+
+_CLONE = re.compile(r"\s*\[clone [^\]]*\]$|\.kd$")
+_NAMESPACES = re.compile(r"\(anonymous namespace\)::|<unnamed>::|\b(?:at::native|at::cuda|c10|std)::")
+_CASTS = re.compile(r"\((?:bool|(?:unsigned )?(?:char|short|int|long|long long))\)(?=-?\d)")
+_SUFFIXES = re.compile(r"(?<=\d)(?:ull|ul|u|ll|l)\b", re.IGNORECASE)
+_SPACES = re.compile(r"\s+")
+_TILES = re.compile(
+    r"(?<![a-z\d])\d+x\d+(?:x\d+)*"  # 128x256, 64x3
+    r"|(?<=stages)_?\d+|(?<=stage)_?\d+|(?<=align)\d+|(?<=ldg)\d+|(?<=splitk)_?\d+|(?<=warp)\d+"
+    r"|(?<=instance )\d+"
+)
+_TRITON_NUMBER = re.compile(r"^(triton_.*?)(?:_?\d+)+(?:d\w*)?$")  # the number Inductor gives, and the hash of the mangled name
+_NUMBERS = re.compile(r"(?<![\w#])-?\d+(?![\w#])")
+
+Key = str
+
+
+def spelling(name: str) -> Key:
+    """The name without what only its spelling adds: return type, parameters, casts, spaces, namespaces every kernel has, clone suffix."""
+    key = _CLONE.sub("", name.strip()).removeprefix("void ")
+    key = _CASTS.sub("", _NAMESPACES.sub("", _without_parameters(key)))
+    return _SPACES.sub("", _SUFFIXES.sub("", key)) or name
+
+
+def shapeless(name: str) -> Key:
+    """The name without what follows from shapes: tiles, stages, alignment, numbers among template arguments, the number of a Triton kernel."""
+    key = _TILES.sub("#", _TRITON_NUMBER.sub(r"\1", spelling(name)))
+    plain, inside = _split(key)
+    return plain + _NUMBERS.sub("#", inside)
+
+
+def untyped(name: str) -> Key:
+    """The name without its template arguments."""
+    return _split(_TILES.sub("#", _TRITON_NUMBER.sub(r"\1", spelling(name))))[0]
+
+
+def _split(key: str) -> tuple[str, str]:
+    """The name outside its template arguments, and the arguments."""
+    outside, inside, depth = [], [], 0
+    for c in key:
+        if c == "<":
+            depth += 1
+        (inside if depth else outside).append(c)
+        if c == ">":
+            depth = max(depth - 1, 0)
+    return "".join(outside), "".join(inside)
+
+
+def _without_parameters(name: str) -> str:
+    """The name without a final "(…)" that follows it directly: "Memcpy DtoH (Device -> Pinned)" keeps its own."""
+    if not name.endswith(")"):
+        return name
+    depth = 0
+    for position in range(len(name) - 1, -1, -1):
+        depth += {")": 1, "(": -1}.get(name[position], 0)
+        if not depth:
+            follows_a_name = position > 0 and (name[position - 1].isalnum() or name[position - 1] in "_>")
+            return name[:position] if follows_a_name else name
+    return name
