@@ -19,7 +19,7 @@ def test_work_is_queued_from_its_launch_until_it_begins():
     assert found.edges_ns.tolist() == [i * 5 * US for i in range(9)]
     assert found.most.tolist() == [2, 2, 1, 1, 0, 0, 0, 0]
     assert found.least.tolist() == [1, 2, 1, 1, 0, 0, 0, 0]
-    assert (found.known, found.total) == (3, 3)
+    assert (found.known, found.total, found.empty_ns) == (3, 3, 20 * US)
 
 
 def test_work_without_a_launch_is_counted_but_never_queued():

@@ -107,3 +107,21 @@ def test_step_list(labels, text):
 def test_number_list_is_bounded():
     assert number_list([0, 1, 2, 3, 7]) == "0–3, 7"
     assert number_list([2 * i for i in range(10)]) == "0, 2, 4, 6, 8, 10 and 4 more"
+
+
+@pytest.mark.parametrize(
+    ("name", "title"),
+    [
+        (
+            "void at::native::vectorized_elementwise_kernel<4, at::native::CUDAFunctor_add<float>, std::array<char*, 3ul> >(int, float)",
+            "vectorized_elementwise_kernel<4, CUDAFunctor_add<float> >",
+        ),
+        (
+            "void at::native::unrolled_elementwise_kernel<at::native::F<int>, at::detail::Array<char *, 3>, 4, Offsets<2, unsigned int>>(int)",
+            "unrolled_elementwise_kernel<F<int>, 4, Offsets<2, unsigned int>>",
+        ),
+        ("k<array<float, 3> >", "k<array<float, 3> >"),
+    ],
+)
+def test_kernel_titles_leave_out_arrays_of_pointers(name, title):
+    assert kernel_title(name) == title

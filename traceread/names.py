@@ -18,6 +18,7 @@ _UNPRINTABLE = re.compile(
 
 _CLONE = re.compile(r"\s*\[clone [^\]]*\]$|\.kd$")
 _NAMESPACES = re.compile(r"(?:\(anonymous namespace\)|<unnamed>)::|\b(?:at::native|at::cuda|c10|std)::")
+_POINTERS = re.compile(r", *(?:\w+::)*[Aa]rray<(?:char|void) ?\*, ?\d+\w*>(?= ?[,>])")
 _CASTS = re.compile(r"\((?:bool|(?:unsigned )?(?:char|short|int|long|long long))\)(?=-?\d)")
 _DATA_LOADER = re.compile(r"enumerate\(DataLoader\)#\w+\.(\w+)")
 _DIGITS = re.compile(r"\d+")
@@ -47,9 +48,9 @@ def path_title(path: str, width: int) -> str:
 
 
 def kernel_title(name: str) -> str:
-    """A kernel's name without its return type, parameter list, clone suffix, casts and the namespaces every kernel has."""
+    """A kernel's name without return type, parameter list, clone suffix, casts, arrays of pointers and the namespaces every kernel has."""
     title = _CLONE.sub("", clean(name))
-    title = _CASTS.sub("", _NAMESPACES.sub("", _without_parameters(title.removeprefix("void "))))
+    title = _CASTS.sub("", _NAMESPACES.sub("", _POINTERS.sub("", _without_parameters(title.removeprefix("void ")))))
     return title or clean(name)
 
 

@@ -45,6 +45,7 @@ from traceread.run import Described
 
 if TYPE_CHECKING:
     import pandas as pd
+    from plotly.graph_objects import Figure
 
 FORMAT = 1
 """Version of the JSON; fields are added, never renamed."""
@@ -273,6 +274,12 @@ class PartitionTable:
         ]
         return pd.DataFrame(rows, columns=["rank", "step", "class", "duration_ns", "share", "used"])
 
+    def plot(self, dark: bool = False) -> Figure:
+        """The mean used step of every rank with its classes; of one rank every step."""
+        from traceread.figures.partition import plot_ranks, plot_steps
+
+        return plot_ranks(self, dark) if len(self.ranks) > 1 else plot_steps(self, dark=dark)
+
     def _repr_html_(self) -> str:
         from traceread.reporters.notebook import partition_html
 
@@ -415,6 +422,12 @@ class Report:
         """The intervals of one rank (the only one if there is one) with their class; see RankReport.intervals."""
         return (self.ranks[0] if rank is None and len(self.ranks) == 1 else self.rank(0 if rank is None else rank)).intervals()
 
+    def plot(self, dark: bool = False) -> Figure:
+        """The timeline of a typical step of the critical rank, with the evidence of the fix list; without GPU work an empty figure."""
+        from traceread.figures.timeline import plot_report
+
+        return plot_report(self, dark)
+
     def to_dict(self) -> dict[str, Any]:
         """The report as JSON builtins, format 1."""
         from traceread.reporters.json import report_dict
@@ -540,7 +553,7 @@ def _differences(ranks: Sequence[RankReport]) -> tuple[Notice, ...]:
         notices.append(
             Notice("different-steps", f"ranks {without} have no step ranges although others have; they cannot be compared step by step")
         )
-    elif len(with_work) > 1 and not _common_labels(with_work):
+    elif len(with_work) > 1 and not common_labels(with_work):
         notices.append(Notice("different-steps", "the ranks have no used step in common; the summary is over each rank's own steps"))
     return tuple(notices)
 
@@ -560,7 +573,7 @@ def select_steps(steps: Steps, wanted: StepRange, rank: int) -> Steps:
     return replace(steps, used=chosen, excluded=excluded, fallback="")
 
 
-def _common_labels(ranks: Sequence[RankReport]) -> list[str]:
+def common_labels(ranks: Sequence[RankReport]) -> list[str]:
     """Labels of the steps used on every rank, in order of the first rank."""
     common = set.intersection(*({r.steps.windows[i].label for i in r.used_rows()} for r in ranks))
     return [r_label for i in ranks[0].used_rows() if (r_label := ranks[0].steps.windows[i].label) in common]
@@ -571,7 +584,7 @@ def summarise(ranks: Sequence[RankReport], table: RankTable) -> Summary | None:
     with_work = [r for r in ranks if r.steps.windows]
     if not with_work:
         return None
-    labels = _common_labels(with_work) or None
+    labels = common_labels(with_work) or None
     rows = {r.rank: r.used_rows(labels) for r in with_work}
     means = tuple((r.rank, _rounded_mean([r.steps.windows[i].duration_ns for i in rows[r.rank]])) for r in with_work)
     position = table.least_waiting([rows.get(r.rank, []) for r in ranks])

@@ -65,9 +65,9 @@ def percent(part: int, whole: int, decimals: int = 1) -> str:
     return f"{text} %"
 
 
-def ratio(part: int, whole: int) -> str:
+def ratio(part: int, whole: int, decimals: int = 3) -> str:
     """A quotient with three decimals, such as "1.003"; "n/a" for a whole of zero."""
-    return _rounded(part, whole, 3) if whole > 0 else "n/a"
+    return _rounded(part, whole, decimals) if whole > 0 else "n/a"
 
 
 def size(count: int) -> str:

@@ -18,6 +18,7 @@ from traceread.model import Category, IntColumn, Trace
 
 if TYPE_CHECKING:
     import pandas as pd
+    from plotly.graph_objects import Figure
 
 
 @dataclass(frozen=True)
@@ -79,6 +80,12 @@ class KernelTable:
     def with_ops(self, ops: Mapping[str, str]) -> KernelTable:
         """The table with the op that launches each name."""
         return replace(self, rows=tuple(replace(row, op=ops.get(row.name, "")) for row in self.rows))
+
+    def plot(self, dark: bool = False) -> Figure:
+        """The kernels and copies that the step waits for longest."""
+        from traceread.figures.kernels import plot_kernels
+
+        return plot_kernels(self, dark=dark)
 
     def to_frame(self) -> pd.DataFrame:
         """One row per name: name, category, family, count, total_ns, exposed_ns, mean_ns, share (of the used windows)."""

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
+from traceread import intervals
 from traceread.measurements.launches import Launches
 from traceread.model import IntColumn, Trace
 
@@ -19,6 +20,7 @@ class QueueDepth:
         start_ns, end_ns: the window.
         edges_ns: where the columns begin, and the end of the last; one longer than the other arrays.
         least, most: the smallest and the largest number of activities that were launched and had not begun, per column.
+        empty_ns: time in which it was empty.
         known, total: activities of the window with a recorded launch, and all of them.
     """
 
@@ -27,6 +29,7 @@ class QueueDepth:
     edges_ns: IntColumn
     least: IntColumn
     most: IntColumn
+    empty_ns: int
     known: int
     total: int
 
@@ -40,7 +43,9 @@ def find_queue_depth(trace: Trace, launches: Launches, start_ns: int, end_ns: in
     waits = launches.known & (launches.start_ns < a.start_ns) & (a.start_ns > start_ns) & (launches.start_ns < end_ns)
     at, depth = _steps(launches.start_ns[waits], a.start_ns[waits])
     least, most = _per_column(at, depth, edges)
-    return QueueDepth(start_ns, end_ns, edges, least, most, int((inside & launches.known).sum()), int(inside.sum()))
+    waiting = intervals.union(launches.start_ns[waits], a.start_ns[waits])
+    empty = intervals.gaps(waiting, start_ns, end_ns).total
+    return QueueDepth(start_ns, end_ns, edges, least, most, empty, int((inside & launches.known).sum()), int(inside.sum()))
 
 
 def _steps(enter: IntColumn, leave: IntColumn) -> tuple[IntColumn, IntColumn]:

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 from enum import IntEnum
+from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
@@ -24,6 +25,9 @@ from traceread.measurements.partition import Busy, class_intervals
 from traceread.measurements.queue_depth import QueueDepth, find_queue_depth
 from traceread.measurements.steps import Steps
 from traceread.model import Category, CodeColumn, IntColumn, RangeKind, Table, Trace, column
+
+if TYPE_CHECKING:
+    from plotly.graph_objects import Figure
 
 PLAIN = len(CLASSES)
 """The class of a host row that blocks nothing."""
@@ -116,6 +120,15 @@ class StepTimeline:
     threads_left: int
     rows_left: int
     depth: QueueDepth
+
+    def __repr__(self) -> str:
+        return f"<StepTimeline rank {self.rank}, {self.step}, {len(self.lanes)} lanes, {len(self.bars)} bars>"
+
+    def plot(self, dark: bool = False) -> Figure:
+        """Streams and host threads over the time of the step, and the launch queue."""
+        from traceread.figures.timeline import plot_timeline
+
+        return plot_timeline(self, dark=dark)
 
 
 @dataclass(frozen=True, eq=False)

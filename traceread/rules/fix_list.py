@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from traceread.findings import Finding, Skipped
 from traceread.measurements.replay import Removal, Replay
 from traceread.rules.inspection import Inspection
+
+if TYPE_CHECKING:
+    from plotly.graph_objects import Figure
 
 REPLAYED, ESTIMATED, SIZE_OF_LOSS = "replayed", "estimated", "size of the loss"
 
@@ -55,6 +58,12 @@ class FixList:
     skipped: tuple[Skipped, ...] = ()
     quality: ReplayQuality = field(default_factory=lambda: ReplayQuality(None, 0, 0, "nothing to replay"))
     step_ns: int = 0
+
+    def plot(self, dark: bool = False) -> Figure:
+        """The step now, and after each fix with all above it."""
+        from traceread.figures.fix_list import plot_fix_list
+
+        return plot_fix_list(self, dark)
 
     def with_mfu(self, mfu_at: Callable[[int], float | None]) -> FixList:
         """The list with the MFU that follows from each step time."""

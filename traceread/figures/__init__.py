@@ -1,0 +1,23 @@
+"""Pictures of results: each function takes a result and returns a plotly Figure; nothing is shown, nothing is measured here."""
+
+from __future__ import annotations
+
+from traceread.figures.communication import plot_communication
+from traceread.figures.fix_list import plot_fix_list
+from traceread.figures.image import save_image
+from traceread.figures.kernels import plot_families, plot_kernels
+from traceread.figures.partition import plot_ranks, plot_steps
+from traceread.figures.queue_depth import plot_queue_depth
+from traceread.figures.timeline import plot_timeline
+
+__all__ = [
+    "plot_communication",
+    "plot_families",
+    "plot_fix_list",
+    "plot_kernels",
+    "plot_queue_depth",
+    "plot_ranks",
+    "plot_steps",
+    "plot_timeline",
+    "save_image",
+]
