@@ -14,8 +14,8 @@ PIPELINE = (
     "errors",
     "units",
     "names",
-    "names",
     "intervals",
+    "engine",
     "model",
     "readers",
     "categories",
@@ -112,7 +112,7 @@ def goes_up(i):
         return False
     if imported == "traceread" and i.imported == "traceread" and importer == "reporters":
         return False  # the version, which the JSON carries
-    if i.deferred and imported in SHOWN_BY and importer in ("model", "report", "comparison"):
+    if i.deferred and imported in SHOWN_BY and importer in ("model", "measurements", "rules", "report", "comparison"):
         return False
     if imported not in PIPELINE or importer not in PIPELINE:
         return True  # its place has to be said first
