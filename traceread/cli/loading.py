@@ -23,6 +23,7 @@ def load_report(args: argparse.Namespace) -> Report:
         TracereadError: as `traceread.load` and `traceread.analyze`.
     """
     import traceread
+    from traceread.cli.run_options import given
     from traceread.readers.options import ReadOptions
 
     limits = ReadOptions()
@@ -31,7 +32,7 @@ def load_report(args: argparse.Namespace) -> Report:
     with LoadProgress(wanted=sys.stderr.isatty() and not args.quiet) as progress:
         options = replace(limits, progress=progress.update)
         profile = traceread.load(args.paths, source=args.format, ranks=args.ranks, config=args.config, options=options)
-    report = traceread.analyze(profile, steps=args.steps, step_range=args.step_range, config=args.config)
+    report = traceread.analyze(profile, steps=args.steps, step_range=args.step_range, config=args.config, run=given(args))
     if args.verbose and not args.quiet:
         for path, reason in report.skipped_files:
             print(f"traceread: skipped {path}: {reason}", file=sys.stderr)

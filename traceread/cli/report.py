@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from typing import TYPE_CHECKING
 
-from traceread.cli import options
+from traceread.cli import options, run_options
 
 if TYPE_CHECKING:
     from traceread.cli.options import Subparsers
@@ -22,6 +22,8 @@ def add_parser(subparsers: Subparsers) -> None:
     )
     options.add_input(parser)
     options.add_steps(parser)
+    run_options.add_model(parser)
+    run_options.add_job(parser)
     options.add_output(parser, ("text", "markdown", "json", "html", "csv"))
     gaps_help = f"so many of the longest idle gaps (default {_GAPS}, at most 20 a rank)"
     parser.add_argument("--gaps", type=options.count, default=_GAPS, metavar="N", help=gaps_help)
