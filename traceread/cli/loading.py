@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import sys
+from collections.abc import Sequence
 from dataclasses import replace
 from time import monotonic
 from typing import TYPE_CHECKING
@@ -16,8 +17,8 @@ if TYPE_CHECKING:
 _PATIENCE_S = 1.0
 
 
-def load_report(args: argparse.Namespace) -> Report:
-    """The analysis of the traces at `args.paths`, with a progress bar on stderr where that is a terminal.
+def load_report(args: argparse.Namespace, paths: Sequence[str] | None = None) -> Report:
+    """The analysis of the traces at `paths` (by default `args.paths`), with a progress bar on stderr where that is a terminal.
 
     Raises:
         TracereadError: as `traceread.load` and `traceread.analyze`.
@@ -31,7 +32,10 @@ def load_report(args: argparse.Namespace) -> Report:
         limits = replace(limits, max_uncompressed_bytes=args.max_uncompressed)
     with LoadProgress(wanted=sys.stderr.isatty() and not args.quiet) as progress:
         options = replace(limits, progress=progress.update)
-        profile = traceread.load(args.paths, source=args.format, ranks=args.ranks, config=args.config, options=options)
+        found = list(args.paths if paths is None else paths)
+        profile = traceread.load(
+            found, source=args.format, ranks=args.ranks if paths is None else None, config=args.config, options=options
+        )
     report = traceread.analyze(profile, steps=args.steps, step_range=args.step_range, config=args.config, run=given(args))
     if args.verbose and not args.quiet:
         for path, reason in report.skipped_files:
