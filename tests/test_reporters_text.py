@@ -112,9 +112,9 @@ def test_uneven_steps_are_called_so():
     assert "Uneven" not in render(profiles.one_rank(), "text")
 
 
-def test_the_slowest_rank_is_the_one_described():
+def test_the_critical_rank_is_the_one_described():
     text = render(profiles.four_ranks(), "text")
-    assert "On rank 2, whose steps are longest" in text
+    assert "On rank 2, which waits least for the others" in text
     assert "slowest/median 1.050" in text
 
 

@@ -162,6 +162,7 @@ class Summary:
         rank_mean_ns: mean step of every rank, in order of rank.
         exposed_wait_ns, exposed_transfer_ns, exposed_not_split_ns: what its exposed communication consists of, mean per step; they
             add up to that class.
+        waiting_is_lower_bound: ranks that it waits for are not loaded.
     """
 
     critical_rank: int
@@ -175,6 +176,7 @@ class Summary:
     exposed_wait_ns: int = 0
     exposed_transfer_ns: int = 0
     exposed_not_split_ns: int = 0
+    waiting_is_lower_bound: bool = False
 
     @property
     def mean_ns(self) -> int:
@@ -224,6 +226,7 @@ class Summary:
             "exposed_wait_ns": self.exposed_wait_ns,
             "exposed_transfer_ns": self.exposed_transfer_ns,
             "exposed_not_split_ns": self.exposed_not_split_ns,
+            "waiting_is_lower_bound": self.waiting_is_lower_bound,
             "skew": {"max_over_median": slowest / middle if middle else 1.0},
         }
 
@@ -608,6 +611,7 @@ def summarise(ranks: Sequence[RankReport], table: RankTable) -> Summary | None:
         exposed_wait_ns=wait,
         exposed_transfer_ns=transfer,
         exposed_not_split_ns=not_split,
+        waiting_is_lower_bound=table.lines[ranks.index(critical)].lower_bound,
     )
 
 

@@ -138,7 +138,7 @@ def _piece_names(trace: Trace, idle: Idle, piece: int, thread: int) -> list[str]
         covering = _covering(trace, thread, start, end, (RangeKind.PYTHON, RangeKind.ANNOTATION, RangeKind.OS))
         return covering[-1:]
     if reason is Reason.HOST_EXECUTION:
-        return [n for n in _covering(trace, thread, start, end, (RangeKind.ANNOTATION, RangeKind.PYTHON)) if _GARBAGE.search(n)][:1]
+        return _collecting(trace, start, end)
     return []
 
 
@@ -152,6 +152,15 @@ def _covering(trace: Trace, thread: int, start: int, end: int, kinds: tuple[Rang
     r = trace.ranges
     mine = np.flatnonzero((r.start_ns <= start) & (r.end_ns >= end) & _rows(trace, thread, kinds))
     return [trace.names[code] for code in r.name[mine].tolist()]
+
+
+def _collecting(trace: Trace, start: int, end: int) -> list[str]:
+    """The range of a garbage collection that fills most of an interval: on any thread, for it stops all of them."""
+    r = trace.ranges
+    kinds = (int(RangeKind.ANNOTATION), int(RangeKind.PYTHON))
+    mine = np.flatnonzero((r.start_ns < end) & (r.end_ns > start) & np.isin(r.kind, kinds))
+    mine = mine[2 * (np.minimum(r.end_ns[mine], end) - np.maximum(r.start_ns[mine], start)) >= end - start]
+    return [name for code in r.name[mine].tolist() if _GARBAGE.search(name := trace.names[code])][:1]
 
 
 def open_ranges(trace: Trace, thread: int, at: int, kinds: tuple[RangeKind, ...]) -> tuple[str, ...]:

@@ -143,6 +143,22 @@ class Wait:
         }
 
 
+@dataclass(frozen=True)
+class CommunicationShare:
+    """Communication of all loaded ranks over their used steps, to be set beside that of other world sizes.
+
+    Attributes:
+        window_ns: length of the steps.
+        exposed_ns, wait_ns: communication that nothing hides, and how much of it is waiting.
+        hidden_ns: communication under compute. Exposed and hidden together are all of it.
+    """
+
+    window_ns: int
+    exposed_ns: int
+    wait_ns: int
+    hidden_ns: int
+
+
 @dataclass(frozen=True, eq=False)
 class RankTable:
     """The ranks of a job together.
@@ -199,6 +215,12 @@ class RankTable:
     def window_ns(self) -> int:
         """Length of the used steps of all ranks."""
         return sum(line.window_ns for line in self.lines)
+
+    @property
+    def communication(self) -> CommunicationShare:
+        """Communication of all ranks together."""
+        exposed = sum(line.wait_ns + line.transfer_ns + line.not_split_ns for line in self.lines)
+        return CommunicationShare(self.window_ns, exposed, self.waiting_ns, sum(line.hidden_ns for line in self.lines))
 
     @property
     def skew(self) -> tuple[int, int]:

@@ -31,6 +31,19 @@ def kernels_csv(rank: RankReport, by: str, limit: int) -> str:
     return _csv(("rank", "name", "category", "family", "count", "total_ns", "exposed_ns", "share"), rows)
 
 
+def ranks_csv(report: Report) -> str:
+    """One row per rank and window, used or not: rank, step, used, duration_ns and the parts of its exposed communication in ns."""
+    table = report.rank_table
+    rows = ((line.rank, label, int(used), *numbers) for r, line in enumerate(table.lines) for label, used, *numbers in table.windows(r))
+    return _csv(("rank", "step", "used", "duration_ns", "exposed_wait_ns", "exposed_transfer_ns", "exposed_not_split_ns"), rows)
+
+
+def collectives_csv(report: Report) -> str:
+    """One row per rank and collective; the columns of `RankTable.collectives_frame`."""
+    frame = report.rank_table.collectives_frame()
+    return _csv(list(frame.columns), frame.itertuples(index=False, name=None))
+
+
 def _share(part: int, whole: int) -> str:
     return f"{part / whole:.6f}" if whole else ""
 

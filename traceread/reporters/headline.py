@@ -7,9 +7,10 @@ from collections.abc import Iterator
 from traceread.measurements.classes import StepClass
 from traceread.measurements.steps import StepSource
 from traceread.names import and_more, path_title, shorten, step_list
-from traceread.report import RankReport, Report, Summary, largest_loss
+from traceread.report import LEAST_WAITING, RankReport, Report, Summary, largest_loss
 from traceread.reporters.efficiency import mfu_sentence
-from traceread.reporters.losses import idle_reasons, main_cause
+from traceread.reporters.losses import exposed_split, idle_reasons, main_cause
+from traceread.reporters.stragglers import straggler_sentence
 from traceread.units import duration, percent, plural
 
 SOURCES = {"kineto": "PyTorch trace", "nsys": "Nsight Systems"}
@@ -94,7 +95,8 @@ def headline(report: Report) -> tuple[str, ...]:
     critical = report.rank(summary.critical_rank)
     mfu = mfu_sentence(report)
     said = [*_step_sentences(report, summary, critical), *([mfu] if mfu else [])]
-    return (" ".join(said), *_loss_sentences(summary, critical))
+    late = report.rank_table.straggler
+    return (" ".join(said), *_loss_sentences(summary, critical), *(() if late is None else (straggler_sentence(late),)))
 
 
 def _step_sentences(report: Report, summary: Summary, critical: RankReport) -> Iterator[str]:
@@ -103,7 +105,8 @@ def _step_sentences(report: Report, summary: Summary, critical: RankReport) -> I
     subject = "the capture" if whole else "the step" if one else "a step"
     if len(report.ranks) > 1:
         longest = "capture is" if whole else "step is" if one else "steps are"
-        subject = f"on rank {critical.rank}, whose {longest} longest, {subject}"
+        why = "which waits least for the others" if summary.critical_by == LEAST_WAITING else f"whose {longest} longest"
+        subject = f"on rank {critical.rank}, {why}, {subject}"
     compute = summary.class_ns[StepClass.COMPUTE]
     computes = f"{duration(compute)} of it ({percent(compute, summary.mean_ns)})" if compute else "none of it"
     computes += " the GPU computes"
@@ -147,4 +150,7 @@ def _loss_sentences(summary: Summary, critical: RankReport) -> Iterator[str]:
 
 def _loss(step_class: StepClass, summary: Summary, cause: str) -> str:
     ns = summary.class_ns[step_class]
-    return f"{duration(ns)} ({percent(ns, summary.mean_ns)}): {_LOSS[step_class]}{f' ({cause})' if cause else ''}"
+    what = _LOSS[step_class]
+    if step_class is StepClass.EXPOSED_COMMUNICATION and summary.exposed_wait_ns + summary.exposed_transfer_ns > 0:
+        what = f"communication that no computing hides, {exposed_split(summary)}"
+    return f"{duration(ns)} ({percent(ns, summary.mean_ns)}): {what}{f' ({cause})' if cause else ''}"

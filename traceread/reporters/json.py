@@ -18,6 +18,7 @@ from traceread.reporters.gaps import GAPS, longest_gaps
 from traceread.reporters.headline import headline
 from traceread.reporters.losses import idle_reasons
 from traceread.reporters.recording import GUIDES, missing
+from traceread.reporters.waiting import Against, ranks_headline
 from traceread.reporters.windows import why_not_used
 
 KERNELS_KEPT = 500
@@ -94,6 +95,30 @@ def kernels_dict(report: Report, rank: RankReport, by: str, limit: int) -> dict[
         "steps_used": rank.kernels.steps,
         "window_ns": rank.kernels.window_ns,
         "kernels": [_kernel(k, rank) for k in (rows[:limit] if limit else rows)],
+    }
+
+
+def ranks_dict(report: Report, link_bytes_per_s: float | None = None, against: Against = ()) -> dict[str, Any]:
+    """What `traceread ranks` says."""
+    return {
+        **_head(report),
+        "steps": _steps(report),
+        "headline": list(ranks_headline(report)) if report.summary else list(headline(report)),
+        **report.rank_table.to_dict(report.base_ns, link_bytes_per_s),
+        "against": [
+            {
+                "title": title,
+                "world_size": world_size,
+                "ranks_loaded": loaded,
+                "window_ns": c.window_ns,
+                "communication_ns": c.exposed_ns + c.hidden_ns,
+                "exposed_ns": c.exposed_ns,
+                "wait_ns": c.wait_ns,
+                "hidden_ns": c.hidden_ns,
+            }
+            for title, world_size, loaded, c in against
+        ],
+        "partition": report.partition.to_dict(),
     }
 
 

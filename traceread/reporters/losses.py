@@ -10,7 +10,7 @@ from traceread.measurements.evidence import IdleReason, sum_reasons
 from traceread.measurements.kernels import KernelTime
 from traceread.names import and_more, kernel_title, row_title, shorten
 from traceread.report import RankReport, Summary
-from traceread.units import percent
+from traceread.units import duration, percent
 
 _BUSY = {StepClass.EXPOSED_COMMUNICATION: "communication", StepClass.EXPOSED_COPY: "copy"}
 
@@ -32,7 +32,10 @@ def class_lines(summary: Summary, critical: RankReport) -> tuple[ClassLine, ...]
     for step_class, ns in zip(StepClass, summary.class_ns, strict=True):
         own_line = step_class in (StepClass.COMPUTE, StepClass.UNATTRIBUTED) or 100 * ns >= summary.mean_ns
         if own_line and (ns or step_class is StepClass.COMPUTE):
-            lines.append(ClassLine(step_class.title, step_class.key, ns, _detail(step_class, critical, reasons)))
+            detail = _detail(step_class, critical, reasons)
+            if step_class is StepClass.EXPOSED_COMMUNICATION:
+                detail = " · ".join(part for part in (exposed_split(summary), detail) if part)
+            lines.append(ClassLine(step_class.title, step_class.key, ns, detail))
         elif ns:
             small.append((ns, step_class))
     if small:
@@ -40,6 +43,19 @@ def class_lines(summary: Summary, critical: RankReport) -> tuple[ClassLine, ...]
         detail = " · ".join(f"{c.title} {percent(ns, summary.mean_ns)}" for ns, c in small)
         lines.append(ClassLine("other", "other", sum(ns for ns, _ in small), detail))
     return tuple(lines)
+
+
+def exposed_split(summary: Summary) -> str:
+    """What exposed communication consists of: waiting for other ranks and transfer, or that this cannot be told."""
+    wait, transfer, rest = summary.exposed_wait_ns, summary.exposed_transfer_ns, summary.exposed_not_split_ns
+    loaded = len(summary.rank_mean_ns)
+    if not wait and not transfer:
+        alone = "one rank alone cannot tell" if loaded == 1 else "not matched between the ranks"
+        return f"moving data or waiting for other ranks: {alone}" if rest else ""
+    seen = f"in the {loaded} ranks loaded" if summary.waiting_is_lower_bound else f"between the {loaded} ranks"
+    waiting = f"{'at least ' if summary.waiting_is_lower_bound else ''}{duration(wait)} waiting" if wait else f"no waiting seen {seen}"
+    parts = [f"{duration(transfer)} transfer", waiting, f"{duration(rest)} not known" if rest else ""]
+    return ", ".join(part for part in parts if part)
 
 
 def main_cause(step_class: StepClass, critical: RankReport, reasons: Sequence[IdleReason]) -> str:

@@ -10,6 +10,7 @@ from traceread.names import clean, path_title, shorten
 from traceread.reporters.document import Column, Document, Table
 
 if TYPE_CHECKING:
+    from traceread.measurements.ranks import RankTable
     from traceread.model import Profile, Trace
     from traceread.report import PartitionTable, Report
 
@@ -52,6 +53,17 @@ def partition_html(table: PartitionTable) -> str:
         more = len(windows) - ROWS
         note = f"and {more} more windows: .to_frame()" if more > 0 else ""
         return Document((repr(table)[1:-1],), (Table(columns, rows[:ROWS], note=note),))
+
+    return _safely(table, document)
+
+
+def ranks_html(table: RankTable) -> str:
+    """A line per rank: who waits, who is waited for."""
+
+    def document() -> Document:
+        from traceread.reporters.waiting import rank_blocks
+
+        return Document((repr(table)[1:-1],), rank_blocks(table))
 
     return _safely(table, document)
 

@@ -56,10 +56,22 @@ def _note(report: Report, summary: Summary, shown: Sequence[RankReport], unit: t
     if left:
         parts.append(f"and {plural(len(left), 'more rank', 'more')}, {duration(min(left), unit)} to {duration(max(left), unit)}")
     parts.append(f"slowest/median {ratio(slowest, middle)}")
+    parts += _arrivals(report)
     without = [r.rank for r in report.ranks if not r.steps.windows]
     if without:
         parts.append(f"no GPU work on {'rank' if len(without) == 1 else 'ranks'} {number_list(without)}")
     return "; ".join(parts)
+
+
+def _arrivals(report: Report) -> list[str]:
+    """Which rank comes last to collectives; empty where that is not known."""
+    table = report.rank_table
+    if not table.split_count:
+        return []
+    last = max(table.lines, key=lambda line: (line.last, -line.rank))
+    clear = sum(line.last for line in table.lines)
+    who = f"rank {last.rank} ({last.last} of {last.met} times)" if 2 * last.last > clear else "no rank in particular"
+    return [f"last to arrive: {who}", "who waits for whom: traceread ranks"]
 
 
 def mean_classes(rank: RankReport, labels: Collection[str]) -> tuple[int, ...]:
