@@ -149,7 +149,8 @@ def _row_label(name: str) -> str:
 def _mark_traces(timeline: StepTimeline, marks: list[tuple[int, Finding, Evidence]], scale: int) -> list[dict[str, Any]]:
     if not marks:
         return []
-    middle = [((max(e.start_ns, timeline.start_ns) + min(e.end_ns, timeline.end_ns)) / 2 - timeline.start_ns) / scale for _, _, e in marks]
+    begin = timeline.start_ns
+    middle = [(max(e.start_ns - begin, 0) + min(e.end_ns, timeline.end_ns) - begin) / 2 / scale for _, _, e in marks]
     return [
         {
             "type": "scatter",
