@@ -91,6 +91,12 @@ class OutputError(TracereadError):
     slug = "output"
 
 
+class ComparisonError(TracereadError):
+    """Two sides that cannot be compared, or a question about them that cannot be understood."""
+
+    slug = "comparison"
+
+
 @dataclass(frozen=True)
 class Notice:
     """A warning about the input, kept on the profile and shown once.
