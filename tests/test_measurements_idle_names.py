@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from traceread.measurements.classes import Reason, StepClass
-from traceread.measurements.evidence import _parents, name_idle, sum_reasons
+from traceread.measurements.evidence import name_idle, parents_of, sum_reasons
 
 
 def reasons(build):
@@ -63,5 +63,5 @@ def test_no_idle_time_no_reasons():
 @given(st.lists(st.tuples(st.integers(0, 30), st.integers(1, 20)), max_size=40))
 def test_parents(ranges):
     rows = sorted(((start, start + length) for start, length in ranges), key=lambda r: (r[0], -r[1]))
-    found = _parents(np.array([end for _, end in rows], np.int64)).tolist()
+    found = parents_of(np.array([end for _, end in rows], np.int64)).tolist()
     assert found == [max((j for j in range(i) if rows[j][1] >= rows[i][1]), default=-1) for i in range(len(rows))]
