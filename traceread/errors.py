@@ -97,6 +97,18 @@ class ComparisonError(TracereadError):
     slug = "comparison"
 
 
+class WorkerLost(TracereadError):
+    """The process that read a rank ended without an answer."""
+
+    slug = "worker-lost"
+
+
+class ClusterError(TracereadError):
+    """The Dask cluster cannot be used."""
+
+    slug = "cluster"
+
+
 @dataclass(frozen=True)
 class Notice:
     """A warning about the input, kept on the profile and shown once.
