@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 import traceread
-from traceread.cli import VERBS
+from traceread.cli import _parser, main
 from traceread.config import load_config
 from traceread.simulate import Capture, scenarios, simulate, write_run
 
@@ -64,8 +64,8 @@ def run(command, folder):
 
 
 def test_two_commands_do_all_the_set_up():
-    main, tests = try_it()
-    assert main.startswith("python3 -m venv .venv && .venv/bin/pip install -q -e . && ")
+    job, tests = try_it()
+    assert job.startswith("python3 -m venv .venv && .venv/bin/pip install -q -e . && ")
     assert tests.startswith('python3 -m venv .venv && .venv/bin/pip install -q -e ".[test]" && ')
 
 
@@ -165,7 +165,7 @@ def test_index_lists_every_page():
 
 
 def test_readme_lists_every_command():
-    assert sorted(re.findall(r"^\| `traceread (\w+)` \|", README, re.MULTILINE)) == sorted(VERBS)
+    assert sorted(re.findall(r"^\| `traceread (\w+)` \|", README, re.MULTILINE)) == sorted(_parser()[1])
 
 
 def test_layout_lists_every_part_of_the_package():
@@ -203,10 +203,8 @@ def test_command_line_page_is_up_to_date():
 
 
 def test_command_line_page_has_every_option(capsys):
-    from traceread.cli import main
-
     page = (ROOT / "docs" / "cli.md").read_text("utf-8")
-    for verb in VERBS:
+    for verb in _parser()[1]:
         main([verb, "--help"])
         options = set(re.findall(r"--[a-z][a-z-]+", capsys.readouterr().out)) - {"--help"}
         section = page.split(f"\n## traceread {verb}\n")[1].split("\n## ")[0]
