@@ -18,7 +18,7 @@ def report_csv(report: Report) -> str:
         for row in report.partition.to_dict()
         for name, ns in row["classes"].items()
     )
-    return _csv(("rank", "step", "class", "duration_ns", "share", "used"), rows)
+    return csv_text(("rank", "step", "class", "duration_ns", "share", "used"), rows)
 
 
 def kernels_csv(rank: RankReport, by: str, limit: int) -> str:
@@ -28,27 +28,28 @@ def kernels_csv(rank: RankReport, by: str, limit: int) -> str:
         (rank.rank, k.name, k.category, k.family, k.count, k.total_ns, k.exposed_ns, _share(k.exposed_ns, rank.kernels.window_ns))
         for k in (every[:limit] if limit else every)
     )
-    return _csv(("rank", "name", "category", "family", "count", "total_ns", "exposed_ns", "share"), rows)
+    return csv_text(("rank", "name", "category", "family", "count", "total_ns", "exposed_ns", "share"), rows)
 
 
 def ranks_csv(report: Report) -> str:
     """One row per rank and window, used or not: rank, step, used, duration_ns and the parts of its exposed communication in ns."""
     table = report.rank_table
     rows = ((line.rank, label, int(used), *numbers) for r, line in enumerate(table.lines) for label, used, *numbers in table.windows(r))
-    return _csv(("rank", "step", "used", "duration_ns", "exposed_wait_ns", "exposed_transfer_ns", "exposed_not_split_ns"), rows)
+    return csv_text(("rank", "step", "used", "duration_ns", "exposed_wait_ns", "exposed_transfer_ns", "exposed_not_split_ns"), rows)
 
 
 def collectives_csv(report: Report) -> str:
     """One row per rank and collective; the columns of `RankTable.collectives_frame`."""
     frame = report.rank_table.collectives_frame()
-    return _csv(list(frame.columns), frame.itertuples(index=False, name=None))
+    return csv_text(list(frame.columns), frame.itertuples(index=False, name=None))
 
 
 def _share(part: int, whole: int) -> str:
     return f"{part / whole:.6f}" if whole else ""
 
 
-def _csv(head: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
+def csv_text(head: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
+    """A heading and rows as CSV."""
     out = io.StringIO()
     writer = csv.writer(out, lineterminator="\n")
     writer.writerow(head)

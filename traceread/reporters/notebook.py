@@ -26,7 +26,7 @@ def report_html(report: Report) -> str:
 
         return report_document(report, gaps=3)
 
-    return _safely(report, document)
+    return safe_html(report, document)
 
 
 def partition_html(table: PartitionTable) -> str:
@@ -54,7 +54,7 @@ def partition_html(table: PartitionTable) -> str:
         note = f"and {more} more windows: .to_frame()" if more > 0 else ""
         return Document((repr(table)[1:-1],), (Table(columns, rows[:ROWS], note=note),))
 
-    return _safely(table, document)
+    return safe_html(table, document)
 
 
 def ranks_html(table: RankTable) -> str:
@@ -65,7 +65,7 @@ def ranks_html(table: RankTable) -> str:
 
         return Document((repr(table)[1:-1],), rank_blocks(table))
 
-    return _safely(table, document)
+    return safe_html(table, document)
 
 
 def profile_html(profile: Profile) -> str:
@@ -88,7 +88,7 @@ def profile_html(profile: Profile) -> str:
         heading = (path_title(profile.title, 60), repr(profile)[1:-1])
         return Document(heading, (Table(columns, rows, note=f"and {more} more ranks" if more > 0 else ""),))
 
-    return _safely(profile, document)
+    return safe_html(profile, document)
 
 
 def trace_html(trace: Trace) -> str:
@@ -99,10 +99,10 @@ def trace_html(trace: Trace) -> str:
         rows = tuple((name, f"{len(table):,}", ", ".join(column for column, _ in table.columns())) for name, table in tables)
         return Document((repr(trace)[1:-1],), (Table((Column("table"), Column("rows", right=True), Column("columns", grows=True)), rows),))
 
-    return _safely(trace, document)
+    return safe_html(trace, document)
 
 
-def _safely(result: object, document: Callable[[], Document]) -> str:
+def safe_html(result: object, document: Callable[[], Document]) -> str:
     """The document as HTML, or the text form of the result where that fails: a notebook must show something."""
     try:
         from traceread.reporters.html import html_fragment
