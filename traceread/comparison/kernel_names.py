@@ -28,7 +28,7 @@ def spelling(name: str) -> Key:
 
 
 def shapeless(name: str) -> Key:
-    """The name without what follows from shapes: tiles, stages, alignment, numbers among template arguments, the number of a Triton kernel."""
+    """The name without what follows from shapes: tiles, stages, alignment, numbers of template arguments and of Triton kernels."""
     key = _TILES.sub("#", _TRITON_NUMBER.sub(r"\1", spelling(name)))
     plain, inside = _split(key)
     return plain + _NUMBERS.sub("#", inside)
@@ -41,7 +41,9 @@ def untyped(name: str) -> Key:
 
 def _split(key: str) -> tuple[str, str]:
     """The name outside its template arguments, and the arguments."""
-    outside, inside, depth = [], [], 0
+    outside: list[str] = []
+    inside: list[str] = []
+    depth = 0
     for c in key:
         if c == "<":
             depth += 1

@@ -50,6 +50,8 @@ class Verdict(StrEnum):
     SLOWER = "slower"
     NONE = "no difference that these steps can show"
     TOO_FEW = "too few steps to say"
+    NOT_COMPARABLE = "not comparable"
+    NO_STEPS = "no steps to compare"
 
     @property
     def is_difference(self) -> bool:
@@ -67,8 +69,7 @@ class Difference:
         error_ns: half of the 95 % interval around the difference; None with too few steps.
         verdict: what they show.
         visible_ns: the smallest difference that as many steps show four times out of five; None with too few steps.
-        steps_needed: steps a side that would show the difference seen as often; None where there is none, or no number is enough.
-        autocorrelation: of neighbouring steps, as estimated.
+        scatter_ns: by how much a step scatters, with the drag of its neighbours on the mean; None with too few steps.
     """
 
     before_ns: int
@@ -78,8 +79,7 @@ class Difference:
     error_ns: int | None
     verdict: Verdict
     visible_ns: int | None
-    steps_needed: int | None
-    autocorrelation: float
+    scatter_ns: float | None
 
     @property
     def difference_ns(self) -> int:
@@ -90,6 +90,21 @@ class Difference:
     def interval_ns(self) -> tuple[int, int] | None:
         """The 95 % interval of the difference."""
         return None if self.error_ns is None else (self.difference_ns - self.error_ns, self.difference_ns + self.error_ns)
+
+    @property
+    def steps_needed(self) -> int | None:
+        """Steps a side that would show the difference seen; see `steps_to_show`."""
+        return self.steps_to_show(self.difference_ns)
+
+    def steps_to_show(self, difference_ns: int) -> int | None:
+        """Steps a side that show a difference of this size four times out of five: 2 (z + z')² σ² over its square.
+
+        None where the scatter is not known, the difference is nothing, or more than MOST_NEEDED were needed.
+        """
+        if self.scatter_ns is None or not difference_ns:
+            return None
+        steps = 2 * ((_NORMAL + _POWER_Z) * self.scatter_ns / difference_ns) ** 2
+        return max(int(np.ceil(steps)), FEWEST + 1) if steps <= MOST_NEEDED else None
 
     def to_dict(self) -> dict[str, Any]:
         """The difference as JSON builtins."""
@@ -110,7 +125,8 @@ def compare_means(before: Sequence[int], after: Sequence[int], means_ns: tuple[i
     """The difference of the mean steps.
 
     Args:
-        before, after: a time in ns for every step of each side.
+        before: a time in ns for every step.
+        after: the same of the other side.
         means_ns: the means where they are known in whole ns that add up with others.
     """
     return _compare(before, after, means_ns or (_rounded_mean(before), _rounded_mean(after)), typical=False)
@@ -133,7 +149,7 @@ def count_stalls(steps: Sequence[int]) -> int:
 def _compare(before: Sequence[int], after: Sequence[int], centres: tuple[int, int], typical: bool) -> Difference:
     sizes = len(before), len(after)
     if min(sizes) < FEWEST:
-        return Difference(*centres, *sizes, None, Verdict.TOO_FEW, None, None, 0.0)
+        return Difference(*centres, *sizes, None, Verdict.TOO_FEW, None, None)
     difference = centres[1] - centres[0]
     origin = centres[0]  # floats hold what is left to far below a nanosecond
     x, y = (np.array([[ns - origin for ns in side]], np.float64) for side in (before, after))
@@ -150,17 +166,8 @@ def _compare(before: Sequence[int], after: Sequence[int], centres: tuple[int, in
         error_ns=half,
         verdict=verdict,
         visible_ns=round((factor + _POWER_Z) * error),
-        steps_needed=_needed(difference, float(found.variance[0]), phi),
-        autocorrelation=round(phi, 3),
+        scatter_ns=float(np.sqrt(found.variance[0] * (1 + phi) / (1 - phi))),
     )
-
-
-def _needed(difference: int, variance: float, phi: float) -> int | None:
-    """Steps a side that show a difference four times out of five: 2 (z + z')² σ² (1 + φ)/(1 − φ) over its square."""
-    if not difference:
-        return None
-    steps = 2 * (_NORMAL + _POWER_Z) ** 2 * variance * (1 + phi) / (1 - phi) / difference**2
-    return max(int(np.ceil(steps)), FEWEST + 1) if steps <= MOST_NEEDED else None
 
 
 @dataclass(frozen=True)
@@ -191,10 +198,8 @@ def _estimate(x: Floats, y: Floats, typical: bool) -> _Estimates:
     squares_x, squares_y = (rx**2).sum(axis=1), (ry**2).sum(axis=1)
     raw = ((rx[:, 1:] * rx[:, :-1]).sum(axis=1) + (ry[:, 1:] * ry[:, :-1]).sum(axis=1)) / np.maximum(squares_x + squares_y, 1e-30)
     size = (n + m) / 2
-    if size > _ESTIMABLE:  # taking the mean away lowers the estimate by about (1 + 3φ)/n (Kendall 1954)
-        phi = np.clip((raw + 1 / size) / (1 - 3 / size), -0.5, _STRONGEST)
-    else:
-        phi = np.full(len(raw), _UNKNOWN)
+    # taking the mean away lowers the estimate by about (1 + 3φ)/n (Kendall 1954)
+    phi = np.clip((raw + 1 / size) / (1 - 3 / size), -0.5, _STRONGEST) if size > _ESTIMABLE else np.full(len(raw), _UNKNOWN)
     upper = np.clip(phi + np.sqrt((1 - phi**2) / (n + m - 2)), 0, _STRONGEST)
     inflation_x, inflation_y = _inflation(n, upper), _inflation(m, upper)
     variance_x = squares_x / np.maximum(n - inflation_x, 0.2)
