@@ -526,7 +526,12 @@ def analyze_trace(trace: Trace, options: AnalysisOptions) -> RankReport:
 
 def analyze_profile(profile: Profile, options: AnalysisOptions) -> Report:
     """The report of all ranks of a profile."""
-    ranks = tuple(analyze_trace(trace, options) for trace in profile.traces)
+    return join_ranks(profile, [analyze_trace(trace, options) for trace in profile.traces], options)
+
+
+def join_ranks(profile: Profile, of_ranks: Sequence[RankReport], options: AnalysisOptions) -> Report:
+    """The report of a profile from those of its ranks, in order; its tables are not looked at."""
+    ranks = tuple(of_ranks)
     first = min((r.first_ns for r in ranks), default=0)
     return Report(
         source=profile.source,

@@ -11,6 +11,7 @@ import os
 import re
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from itertools import count
 from pathlib import Path
 from shlex import quote
 
@@ -53,6 +54,14 @@ class Found:
     sources: tuple[Source, ...]
     skipped: tuple[tuple[Path, str], ...] = ()
 
+    def that_may_hold(self, ranks: Collection[int] | None) -> tuple[Source, ...]:
+        """The sources that may hold one of these ranks, as far as is known without reading; all of them for None."""
+        return tuple(s for s in self.sources if ranks is None or s.rank is None or s.rank in ranks)
+
+    def ranks_beside(self, sources: Collection[Source]) -> frozenset[int]:
+        """The ranks that the sources not among these state."""
+        return frozenset(s.rank for s in self.sources if s.rank is not None) - {s.rank for s in sources}
+
 
 def load_traces(
     paths: Sequence[str | Path],
@@ -77,21 +86,35 @@ def load_traces(
         CorruptTrace, UnsupportedSchema, LimitExceeded: one of the files cannot be read; the message names it and its rank.
     """
     found = find(paths, source=source)
-    wanted = None if ranks is None else set(ranks)
-    needed = [s for s in found.sources if wanted is None or s.rank is None or s.rank in wanted]
-    others = {s.rank for s in found.sources if s.rank is not None} - {s.rank for s in needed}
-    traces, notices = _ranked(_read(needed, options), others)
-    if wanted is not None and not wanted <= {trace.rank for trace in traces}:
+    needed = found.that_may_hold(ranks)
+    others = found.ranks_beside(needed)
+    traces, notices = ranked(_read(needed, options), others)
+    if others and not_there(ranks, traces):
         # A name may say another rank than the trace itself, so before giving up everything is read.
-        traces, notices = _ranked(_read(found.sources, options), set()) if others else (traces, notices)
-        missing = wanted - {trace.rank for trace in traces}
-        if missing:
-            raise SelectionError(
-                f"no rank {_numbers(missing)} in {_title(paths)}: it holds {_numbers(trace.rank for trace in traces)}",
-                f"--ranks {_numbers(trace.rank for trace in traces)}",
-            )
-    kept = tuple(trace for trace in traces if wanted is None or trace.rank in wanted)
+        traces, notices = ranked(_read(found.sources, options))
+    return profile_of(paths, found, traces, notices, ranks)
+
+
+def profile_of(
+    paths: Sequence[str | Path], found: Found, traces: Sequence[Trace], notices: Sequence[Notice], ranks: Collection[int] | None
+) -> Profile:
+    """The profile of these traces, of those with the wanted ranks if any are given.
+
+    Raises:
+        SelectionError: a rank that is not there.
+    """
+    if missing := not_there(ranks, traces):
+        raise SelectionError(
+            f"no rank {_numbers(missing)} in {_title(paths)}: it holds {_numbers(trace.rank for trace in traces)}",
+            f"--ranks {_numbers(trace.rank for trace in traces)}",
+        )
+    kept = tuple(trace for trace in traces if ranks is None or trace.rank in ranks)
     return Profile(found.sources[0].format, _title(paths), kept, tuple(notices), found.skipped)
+
+
+def not_there(ranks: Collection[int] | None, traces: Iterable[Trace]) -> frozenset[int]:
+    """The wanted ranks that no trace has."""
+    return frozenset(ranks or ()) - {trace.rank for trace in traces}
 
 
 def find(paths: Sequence[str | Path], *, source: str | None = None) -> Found:
@@ -263,8 +286,19 @@ def _part_of(progress: Progress, before: int, size: int, total: int) -> Progress
     return report
 
 
-def _ranked(read: Sequence[tuple[Source, list[Trace]]], taken: Collection[int | None]) -> tuple[list[Trace], list[Notice]]:
-    """The traces with their ranks, in order; successive captures of a rank joined. `taken` are the ranks of files not read."""
+def ranked(
+    read: Sequence[tuple[Source, list[Trace]]], taken: Collection[int] = (), numbers: Iterable[int] | None = None
+) -> tuple[list[Trace], list[Notice]]:
+    """The traces with their ranks, in order; successive captures of a rank joined.
+
+    Args:
+        read: the traces of each source.
+        taken: ranks of sources that were not read.
+        numbers: what traces that state no rank get, in order; the smallest that are free if None.
+
+    Raises:
+        InputError: two sources claim one rank.
+    """
     notices: list[Notice] = []
     known: list[Trace] = []
     unknown: list[Trace] = []
@@ -277,7 +311,7 @@ def _ranked(read: Sequence[tuple[Source, list[Trace]]], taken: Collection[int | 
     for trace in known:
         by_rank.setdefault(trace.rank, []).append(trace)
     unnumbered = captures(unknown)
-    free = (number for number in range(len(by_rank) + len(taken) + len(unnumbered)) if number not in by_rank and number not in taken)
+    free = (number for number in (count() if numbers is None else numbers) if number not in by_rank and number not in taken)
     numbered = dict(zip(free, unnumbered, strict=False))
     if len(numbered) > 1 or (numbered and by_rank):
         shown = "; ".join(f"{number} is {_whose(group[0])}" for number, group in list(numbered.items())[:4])

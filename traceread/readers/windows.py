@@ -16,6 +16,7 @@ from traceread.model import (
     CollectiveRecords,
     IntColumn,
     ProcessGroup,
+    RangeKind,
     Ranges,
     StreamWaits,
     Table,
@@ -34,6 +35,22 @@ def extent(trace: Trace) -> tuple[int, int] | None:
     if not tables:
         return None
     return min(int(table.start_ns.min()) for table in tables), max(int(table.end_ns.max()) for table in tables)
+
+
+def outline(trace: Trace) -> Trace:
+    """The trace without its rows, but for one range that reaches as far as they do: all that telling captures apart needs."""
+    span = extent(trace)
+    return replace(
+        trace,
+        names=("",),
+        threads=(Thread(0, 0),),
+        activities=Activities.empty(),
+        calls=Calls.empty(),
+        ranges=Ranges.from_rows([] if span is None else [(*span, 0, 0, RangeKind.ANNOTATION, 0)]),
+        stream_waits=StreamWaits.empty(),
+        collective_records=CollectiveRecords.empty(),
+        groups=(),
+    )
 
 
 def captures(traces: Sequence[Trace]) -> list[list[Trace]]:
