@@ -22,6 +22,8 @@ DEFAULT_DEPTH = 1_024
 OWN_WAIT_NS = 10_000
 """A blocking call takes no more than this by itself; what it lasts longer it waits."""
 _LONG_CALL_NS = 20_000
+_RELEASE_NS = 20_000
+"""A launch call that waited for room returns so soon after the room came."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -132,8 +134,8 @@ def _before_on_thread(thread: npt.NDArray[np.int32]) -> npt.NDArray[np.int64]:
 def _givers(start: IntColumn, end: IntColumn, thread: npt.NDArray[np.int32], since: IntColumn, rows: HostRows) -> npt.NDArray[np.int64]:
     """For each node the node of another thread whose end it waited for, -1 if it was its own thread's turn.
 
-    A thread waited for another one when it was silent for long while the other one launched: backward() waits for the autograd
-    thread, the autograd thread for the next backward().
+    A thread waited for another one when it had been silent for long and the other one launched last: backward() waits for the
+    autograd thread, the autograd thread for the next backward().
     """
     giver = np.full(len(start), -1)
     threads = np.unique(thread)
@@ -148,9 +150,13 @@ def _givers(start: IntColumn, end: IntColumn, thread: npt.NDArray[np.int32], sin
         at = np.searchsorted(end[by_end], start[mine], side="right") - 1
         mine, at = mine[at >= 0], at[at >= 0]
         latest = by_end[at]
-        meanwhile = end[latest] - since[mine]
-        quiet = intervals.covered(_silence(rows, one, int(since.min()), int(end.max())), since[mine], end[latest])
-        waited = (meanwhile >= HAND_OVER_NS) & (10 * quiet >= 9 * meanwhile)
+        silent = _silence(rows, one, int(since.min()), int(end.max()))
+        if not len(silent.start):
+            continue
+        at = np.searchsorted(silent.start, end[latest], side="left") - 1
+        quiet_since = np.maximum(silent.start[np.maximum(at, 0)], since[mine])
+        waited = (at >= 0) & (end[latest] <= silent.end[np.maximum(at, 0)]) & (end[latest] - quiet_since >= HAND_OVER_NS)
+        waited &= (start[latest] >= quiet_since) & (latest < mine)
         giver[mine[waited]] = latest[waited]
     return giver
 
@@ -182,7 +188,8 @@ def _queue(
 ) -> tuple[int, bool, npt.NDArray[np.bool_]]:
     """How many unfinished launches the queue holds, whether that was seen, and which launch calls waited for room.
 
-    A call that takes long while as many launches are unfinished as ever is held by a full queue.
+    A call that takes long while as many launches are unfinished as ever, and returns when one of them ends, is held by a full
+    queue.
     """
     none = np.iinfo(np.int64).min
     last = np.full(len(start), none)
@@ -200,8 +207,11 @@ def _queue(
     free = lasted[plain & (unfinished < ceiling - ceiling // 4)]  # these found room
     usual = int(np.median(free)) if len(free) else 0
     long = plain & (lasted > max(4 * usual, _LONG_CALL_NS))
-    full = long & (unfinished >= ceiling - max(1, ceiling // 50))
-    if ceiling < 4 or int(full.sum()) < 3:
+    over = np.searchsorted(ends, end, side="right") - 1
+    released = (over >= 0) & (end - ends[np.maximum(over, 0)] <= usual + _RELEASE_NS)
+    high = long & (unfinished >= ceiling - max(1, ceiling // 50))
+    full = high & released
+    if ceiling < 4 or int(full.sum()) < 3 or 2 * int(full.sum()) < int(high.sum()):
         return max(DEFAULT_DEPTH, ceiling + 1), False, held
     return ceiling, True, full
 

@@ -1,0 +1,57 @@
+import pytest
+from rule_cases import RIGHT, SILENT
+
+from traceread.rules import load_rules
+from traceread.rules.checking import check_rank
+
+RULES = {rule.id: rule for rule in load_rules()[0]}
+
+
+def found(script, rule=None):
+    facts = script.facts()
+    result = check_rank(facts, list(RULES.values()))
+    assert result.notices == ()
+    return [f for f in result.findings if rule is None or f.rule == rule], facts
+
+
+def listed(script, rule):
+    """Findings of a rule in the fix list of a report."""
+    report = script.report()
+    assert [n.message for n in report.all_notices if n.slug == "rule-failed"] == []
+    return [f for f in report.findings if f.rule == rule], report
+
+
+def test_every_rule_has_a_case_and_a_look_alike():
+    assert set(RIGHT) == set(RULES)
+    assert set(SILENT) == set(RULES)
+
+
+@pytest.mark.parametrize("rule", sorted(RULES))
+def test_right_where_it_should_be(rule):
+    findings, report = listed(RIGHT[rule](), rule)
+    assert len(findings) == 1
+    finding = findings[0]
+    assert report.findings[0] is finding
+    assert finding.why.endswith(".")
+    assert finding.confirm
+    assert finding.fix
+    assert finding.docs
+    assert finding.evidence
+    assert all(e.rank == 0 and e.end_ns > e.start_ns and e.names for e in finding.evidence)
+    assert finding.to_dict(report.base_ns)["rule"] == rule
+
+
+@pytest.mark.parametrize("rule", sorted(RULES))
+def test_silent_where_it_only_looks_like_it(rule):
+    assert listed(SILENT[rule](), rule)[0] == []
+
+
+@pytest.mark.parametrize("rule", sorted(RULES))
+def test_findings_claim_no_more_than_their_classes_hold(rule):
+    findings, facts = found(RIGHT[rule]())
+    claimed = {}
+    for finding in findings:
+        for step_class, ns in finding.loss_ns:
+            claimed[step_class] = claimed.get(step_class, 0) + ns
+    for step_class, ns in claimed.items():
+        assert ns <= facts.per_step(facts.class_ns(step_class)) + len(findings)  # rounded per finding
