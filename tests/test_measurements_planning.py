@@ -1,7 +1,7 @@
 import pytest
 
 from traceread.measurements.flops import flops_of_token
-from traceread.measurements.planning import DAY_S, CheckpointPlan, TrainingPlan, gpus_for, rate_at
+from traceread.measurements.planning import DAY_S, CheckpointPlan, Plan, TrainingPlan, gpus_for, rate_at
 
 LLAMA = flops_of_token(6_740_000_000, 32, 4096, 4096).model
 
@@ -22,11 +22,11 @@ def test_a_measured_rate():
 
 def test_gpus_for_a_deadline_are_the_fewest_that_do():
     deadline = 5.5 * DAY_S
-    gpus = gpus_for(10**12, deadline, LLAMA, 989e12, 0.40)
+    gpus = gpus_for(10**12, deadline, rate_at(0.40, LLAMA, 1, 989e12))
     assert gpus == 250
     assert TrainingPlan(10**12, gpus, rate_at(0.40, LLAMA, gpus, 989e12)).seconds <= deadline
     assert TrainingPlan(10**12, gpus - 1, rate_at(0.40, LLAMA, gpus - 1, 989e12)).seconds > deadline
-    assert gpus_for(1, deadline, LLAMA, 989e12, 0.40) == 1
+    assert gpus_for(1, deadline, rate_at(0.40, LLAMA, 1, 989e12)) == 1
 
 
 def test_checkpoints_by_the_formula_of_young():
@@ -50,3 +50,15 @@ def test_a_job_that_fails_faster_than_it_saves():
     plan = CheckpointPlan(600, 700)
     assert not plan.holds
     assert plan.lost_share == 1.0
+
+
+def test_training_with_checkpoints_and_failures():
+    training, checkpoints = TrainingPlan(24 * 10**9, 8, 400e3), CheckpointPlan(60, 11_135)
+    plan = Plan(training=training, checkpoints=checkpoints)
+    assert plan.wall_s == pytest.approx(60_000 / (1 - checkpoints.lost_share))
+    assert Plan(training=training).wall_s is None
+    assert Plan(training=training, checkpoints=CheckpointPlan(600, 700)).wall_s is None
+
+
+def test_nothing_asked_is_nothing_said():
+    assert set(Plan().to_dict().values()) == {None}

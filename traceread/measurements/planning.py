@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from math import ceil, sqrt
+from typing import Any
 
 HOUR_S = 3600
 DAY_S = 24 * HOUR_S
@@ -45,15 +46,27 @@ class TrainingPlan:
         """What the GPU hours cost."""
         return None if self.price_per_gpu_hour is None else self.gpu_hours * self.price_per_gpu_hour
 
+    def to_dict(self) -> dict[str, Any]:
+        """The plan as JSON builtins."""
+        return {
+            "tokens": self.tokens,
+            "gpus": self.gpus,
+            "tokens_per_s": self.tokens_per_s,
+            "seconds": self.seconds,
+            "days": self.days,
+            "gpu_hours": self.gpu_hours,
+            "price": self.price,
+        }
+
 
 def rate_at(mfu: float, flops_per_token: float, gpus: int, peak_flops: float) -> float:
     """Tokens per second of all GPUs at a utilisation."""
     return mfu * gpus * peak_flops / flops_per_token
 
 
-def gpus_for(tokens: int, seconds: float, flops_per_token: float, peak_flops: float, mfu: float) -> int:
-    """The fewest GPUs that train on so many tokens in time, if they keep up the utilisation."""
-    return max(ceil(tokens * flops_per_token / (seconds * peak_flops * mfu)), 1)
+def gpus_for(tokens: int, seconds: float, tokens_per_s_of_gpu: float) -> int:
+    """The fewest GPUs that train on so many tokens in time, if each keeps up its rate."""
+    return max(ceil(tokens / (seconds * tokens_per_s_of_gpu)), 1)
 
 
 @dataclass(frozen=True)
@@ -85,3 +98,55 @@ class CheckpointPlan:
     def holds(self) -> bool:
         """Whether the formula does: checkpoints must be short beside the time between failures."""
         return self.interval_s < self.mtbf_s / 2
+
+    def to_dict(self) -> dict[str, Any]:
+        """The plan as JSON builtins."""
+        return {
+            "checkpoint_s": self.checkpoint_s,
+            "mtbf_s": self.mtbf_s,
+            "restart_s": self.restart_s,
+            "interval_s": self.interval_s,
+            "lost_share": self.lost_share,
+            "holds": self.holds,
+        }
+
+
+@dataclass(frozen=True)
+class Plan:
+    """The answer of `traceread plan`; what was not asked for is None.
+
+    Attributes:
+        rate_source: where the rate comes from, in words.
+        mfu: utilisation at that rate, None if not known.
+        training: the budget of tokens at that rate.
+        fixed: the same with everything in the fix list of the measured run.
+        deadline_s, deadline_gpus: a deadline, and the GPUs that keep it.
+        checkpoints: how often to write one.
+    """
+
+    rate_source: str = ""
+    mfu: float | None = None
+    training: TrainingPlan | None = None
+    fixed: TrainingPlan | None = None
+    deadline_s: float | None = None
+    deadline_gpus: int | None = None
+    checkpoints: CheckpointPlan | None = None
+
+    @property
+    def wall_s(self) -> float | None:
+        """Training with checkpoints, failures and restarts; None without both, or where nothing would be left to train."""
+        if self.training is None or self.checkpoints is None or self.checkpoints.lost_share >= 1:
+            return None
+        return self.training.seconds / (1 - self.checkpoints.lost_share)
+
+    def to_dict(self) -> dict[str, Any]:
+        """The plan as JSON builtins."""
+        return {
+            "rate_source": self.rate_source or None,
+            "mfu": self.mfu,
+            "training": None if self.training is None else self.training.to_dict(),
+            "after_fixes": None if self.fixed is None else self.fixed.to_dict(),
+            "deadline": None if self.deadline_gpus is None else {"seconds": self.deadline_s, "gpus": self.deadline_gpus},
+            "checkpoints": None if self.checkpoints is None else self.checkpoints.to_dict(),
+            "wall_s": self.wall_s,
+        }

@@ -10,6 +10,8 @@ import traceread
 from traceread.findings import Skipped
 from traceread.measurements.evidence import Gap
 from traceread.measurements.kernels import KernelTime
+from traceread.measurements.planning import Plan
+from traceread.measurements.scaling import ScalingTable
 from traceread.measurements.steps import StepSource
 from traceread.model import Capability
 from traceread.report import FORMAT, RankReport, Report
@@ -120,6 +122,16 @@ def ranks_dict(report: Report, link_bytes_per_s: float | None = None, against: A
         ],
         "partition": report.partition.to_dict(),
     }
+
+
+def plan_dict(plan: Plan) -> dict[str, Any]:
+    """What `traceread plan` says."""
+    return {"format": FORMAT, "traceread": traceread.__version__, "plan": plan.to_dict()}
+
+
+def scaling_dict(table: ScalingTable) -> dict[str, Any]:
+    """What `traceread scaling` says."""
+    return {"format": FORMAT, "traceread": traceread.__version__, **table.to_dict()}
 
 
 def _head(report: Report) -> dict[str, Any]:
