@@ -8,9 +8,8 @@ ends agree as well. Sends meet receives per pair of ranks, in the same way.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, fields
-from difflib import SequenceMatcher
 from enum import IntEnum
 from typing import Any
 
@@ -24,11 +23,10 @@ Signatures = npt.NDArray[np.uint64]
 """What must agree of two operations, as one number each; 0 agrees with everything."""
 
 _PREFIX = 8
-_TRIED = 256  # offsets that are compared in full
-_JUDGED = 16  # consistent offsets whose times are compared
+_TRIED = 32  # offsets that are looked at
+_RHYTHM = 32  # times between ends that are compared before that
 _AS_GOOD_NS = 1_000
-_LONGEST_REPAIR = 5_000
-_SHORTEST_BLOCK = 3
+_UNKNOWN_NS = 1 << 61
 
 
 class Unmatched(IntEnum):
@@ -371,39 +369,78 @@ def _extended(common: _Sequence, member: _Sequence, before: IntColumn, after: In
 
 
 def _aligned(known: _Sequence, other: _Sequence) -> IntColumn:
-    """For each element of `other` its place in `known` (which may lie before its start or behind its end), _NOWHERE if it differs."""
-    for name in ("stepped", "signature"):
-        a, b = getattr(known, name), getattr(other, name)
-        offset, overlap = _best_offset(a, known.end_ns, b, other.end_ns)
-        place = np.arange(len(other)) + offset
-        if 2 * overlap >= min(len(a), len(b)):
-            return place
-        repaired = _repaired(a, b)
-        kept = int((repaired != _NOWHERE).sum())
-        if max(kept, overlap) > 1 or name == "signature":
-            return repaired if kept > overlap or not overlap else place
-    return place
+    """For each element of `other` its place in `known` (which may lie before its start or behind its end), _NOWHERE if it differs.
 
-
-def _best_offset(known: Signatures, known_end: IntColumn, other: Signatures, other_end: IntColumn) -> tuple[int, int]:
-    """The offset at which all that overlaps agrees, and how much overlaps; 0 does where there is none.
-
-    Of several the one at which the times between ends agree best; as good as the best is what differs by no more than that again.
+    Where all that overlaps agrees at some offset, that is it. Else records are missing: the offset at which most agrees tells how
+    far the clocks are apart, and that tells the place of everything.
     """
-    consistent = []
-    for tried, offset in enumerate(_offsets(known, other)):
+    for name in ("stepped", "signature"):
+        tried = [
+            _Overlap.of(getattr(known, name), known.end_ns, getattr(other, name), other.end_ns, k) for k in _offsets(known, other, name)
+        ]
+        lasting = [o for o in tried if len(o.steady) > 1]
+        if lasting:
+            best = _best(lasting)
+            return np.arange(len(other)) + best.offset if best.whole else _by_time(known, other, name, best)
+    # Nothing but very short overlaps.
+    return np.arange(len(other)) + tried[0].offset if tried and tried[0].whole else np.full(len(other), _NOWHERE)
+
+
+@dataclass(frozen=True)
+class _Overlap:
+    """Two sequences laid beside each other at an offset.
+
+    Attributes:
+        offset: place of the first element of the other in the known one.
+        length: how many elements overlap.
+        whole: all of them agree.
+        steady: of neighbours that both agree, how much the time between their ends differs, in ns.
+        apart: the median of that.
+        shift: how far the other's clock is ahead.
+    """
+
+    offset: int
+    length: int
+    whole: bool
+    steady: IntColumn
+    apart: int
+    shift: int
+
+    @classmethod
+    def of(cls, known: Signatures, known_end: IntColumn, other: Signatures, other_end: IntColumn, offset: int) -> _Overlap:
+        """The overlap at an offset."""
         low, high = max(offset, 0), min(offset + len(other), len(known))
-        if _agree(known[low:high], other[low - offset : high - offset]).all():
-            difference = other_end[low - offset : high - offset] - known_end[low:high]
-            apart = _median(np.abs(np.diff(difference))) if high - low > 2 else np.iinfo(np.int64).max // 4
-            consistent.append((apart, high - low, offset))
-        if len(consistent) == _JUDGED or tried == _TRIED:
-            break
-    if not consistent:
-        return 0, 0
-    best = min(apart for apart, _, _ in consistent)
-    overlap, _, offset = max((overlap, -abs(offset), offset) for apart, overlap, offset in consistent if apart <= 2 * best + _AS_GOOD_NS)
-    return offset, overlap
+        agrees = _agree(known[low:high], other[low - offset : high - offset])
+        difference = other_end[low - offset : high - offset] - known_end[low:high]
+        steady = np.abs(np.diff(difference))[agrees[1:] & agrees[:-1]]
+        apart = _median(steady) if len(steady) else _UNKNOWN_NS
+        return cls(offset, high - low, bool(agrees.all()), steady, apart, _median(difference[agrees]) if agrees.any() else 0)
+
+
+def _best(overlaps: Sequence[_Overlap]) -> _Overlap:
+    """The overlap at which the times between ends agree best; of those that are about as good the longest.
+
+    Training repeats itself, so that many offsets may agree in everything else; but two steps never take exactly as long.
+    """
+    enough = max(len(o.steady) for o in overlaps) // 4
+    least = min(o.apart for o in overlaps if len(o.steady) >= enough)
+    good = [o for o in overlaps if len(o.steady) >= enough and o.apart <= 2 * least + _AS_GOOD_NS]
+    return max(good, key=lambda o: (len(o.steady), o.length, -abs(o.offset)))
+
+
+def _by_time(known: _Sequence, other: _Sequence, name: str, overlap: _Overlap) -> IntColumn:
+    """Places by what ends at the same time and agrees, each place once."""
+    expected = other.end_ns - overlap.shift
+    order = np.argsort(known.end_ns, kind="stable")
+    ends = known.end_ns[order]
+    after = np.clip(np.searchsorted(ends, expected), 1, max(len(ends) - 1, 1))
+    nearest = after - (np.abs(expected - ends[after - 1]) <= np.abs(expected - ends[np.minimum(after, len(ends) - 1)]))
+    place = order[np.minimum(nearest, len(ends) - 1)]
+    close = 4 * np.abs(expected - known.end_ns[place]) <= _median(np.diff(ends)) if len(ends) > 1 else np.ones(len(place), bool)
+    place = np.where(close & _agree(getattr(known, name)[place], getattr(other, name)), place, _NOWHERE)
+    taken = place[place != _NOWHERE]
+    rising = len(taken) == len(np.unique(taken)) and bool((np.diff(taken) > 0).all())
+    return place if rising else np.full(len(other), _NOWHERE)
 
 
 def _median(values: IntColumn) -> int:
@@ -411,14 +448,37 @@ def _median(values: IntColumn) -> int:
     return int(np.partition(values, (len(values) - 1) // 2)[(len(values) - 1) // 2])
 
 
-def _offsets(known: Signatures, other: Signatures) -> Iterator[int]:
+def _offsets(known: _Sequence, other: _Sequence, name: str) -> list[int]:
     """Offsets at which the sequences may agree, those with the longest overlap first.
 
-    Where they overlap, either the start of `other` lies in `known` or the other way round; so the first few elements are looked for.
+    Where they overlap, either the start of `other` lies in `known` or the other way round; so the first few elements are looked
+    for, and the last few, in case records are missing in between.
     """
-    found = [*_found_in(known, other), *(-at for at in _found_in(other, known))]
-    overlap = {offset: min(offset + len(other), len(known)) - max(offset, 0) for offset in found}
-    yield from sorted(overlap, key=lambda offset: (-overlap[offset], abs(offset)))
+    a, b = getattr(known, name), getattr(other, name)
+    found = {*_found_in(a, b), *(-at for at in _found_in(b, a))}
+    backwards = {*_found_in(a[::-1], b[::-1]), *(-at for at in _found_in(b[::-1], a[::-1]))}
+    found |= {len(a) - len(b) - at for at in backwards}
+    overlap = {offset: min(offset + len(b), len(a)) - max(offset, 0) for offset in found}
+    by_overlap = sorted(overlap, key=lambda offset: (-overlap[offset], abs(offset)))
+    if len(by_overlap) <= _TRIED:
+        return by_overlap
+    by_time = _by_rhythm(known.end_ns, other.end_ns, np.array(by_overlap))
+    return sorted({*by_overlap[: _TRIED // 2], *by_time[: _TRIED // 2].tolist()}, key=lambda offset: (-overlap[offset], abs(offset)))
+
+
+def _by_rhythm(known_end: IntColumn, other_end: IntColumn, offsets: IntColumn) -> IntColumn:
+    """Offsets in order of how well a few times between ends agree: at the start, in the middle or at the end of `other`."""
+    rhythm, pattern = np.diff(known_end), np.diff(other_end)
+    length = min(_RHYTHM, len(rhythm), len(pattern))
+    if not length:
+        return offsets
+    windows = np.lib.stride_tricks.sliding_window_view(rhythm, length)
+    cost = np.full(len(offsets), np.iinfo(np.int64).max)
+    for at in (0, (len(pattern) - length) // 2, len(pattern) - length):
+        differs = np.sort(np.abs(windows - pattern[at : at + length]), axis=1)[:, length // 2]
+        inside = (offsets + at >= 0) & (offsets + at < len(windows))
+        cost[inside] = np.minimum(cost[inside], differs[offsets[inside] + at])
+    return offsets[np.argsort(cost, kind="stable")]
 
 
 def _found_in(text: Signatures, start: Signatures) -> list[int]:
@@ -430,18 +490,6 @@ def _found_in(text: Signatures, start: Signatures) -> list[int]:
         if _agree(text[-cut:], start[:cut]).all():
             at.append(len(text) - cut)
     return at
-
-
-def _repaired(known: Signatures, other: Signatures) -> IntColumn:
-    """Places by the longest runs that agree, where records are missing in between."""
-    place = np.full(len(other), _NOWHERE)
-    if max(len(known), len(other)) > _LONGEST_REPAIR:
-        return place
-    matcher = SequenceMatcher(None, known.tolist(), other.tolist(), autojunk=False)
-    for block in matcher.get_matching_blocks():
-        if block.size >= _SHORTEST_BLOCK:
-            place[block.b : block.b + block.size] = np.arange(block.a, block.a + block.size)
-    return place
 
 
 # Sends and receives.
