@@ -93,7 +93,7 @@ def imports_of(module, source):
 
 
 def root_names():
-    return {"load", "analyze"}
+    return {"load", "analyze", "diff"}
 
 
 def package_imports():

@@ -14,13 +14,27 @@ from typing import TYPE_CHECKING, Any
 from traceread.errors import Notice, TracereadError
 
 if TYPE_CHECKING:  # imported when first asked for, by __getattr__: `traceread --help` must not pay for numpy
+    from traceread.comparison import ReportDiff
+    from traceread.comparison.side import Side
     from traceread.config import Config
     from traceread.model import Category, Profile, Trace
     from traceread.readers.options import ReadOptions
     from traceread.report import Report
     from traceread.run import Described
 
-__all__ = ["Category", "Notice", "Profile", "Report", "Trace", "TracereadError", "__version__", "analyze", "load"]
+__all__ = [
+    "Category",
+    "Notice",
+    "Profile",
+    "Report",
+    "ReportDiff",
+    "Trace",
+    "TracereadError",
+    "__version__",
+    "analyze",
+    "diff",
+    "load",
+]
 
 __version__ = "0.1.0"
 
@@ -102,6 +116,43 @@ def analyze(
     )
 
 
+def diff(
+    before: Report | Profile | Side | str | Path | Sequence[str | Path],
+    after: Report | Profile | Side | str | Path | Sequence[str | Path],
+    *,
+    steps: str | None = None,
+    step_range: str | None = None,
+    allow_mismatch: Collection[str] = (),
+    declared: Mapping[str, tuple[str, str]] | None = None,
+) -> ReportDiff:
+    """What changed between two captures, per step: class by class, kernel by kernel, with what the steps can show.
+
+    Args:
+        before: a report, a profile, the path of traces, or of a report saved as JSON.
+        after: the same of the other side.
+        steps: "12:17", for sides that are not reports yet.
+        step_range: as for `analyze`, for sides that are not reports yet.
+        allow_mismatch: compare keys that may differ, such as "torch"; docs/diff.md lists them.
+        declared: values of compare keys that neither side records, before and after.
+
+    Raises:
+        ComparisonError: a side is empty, has no GPU work or is truncated, or one counts steps and the other does not.
+        as `analyze`, for sides that are not reports yet.
+    """
+    from traceread.comparison import compare
+    from traceread.comparison.side import Side, is_saved, read_saved, side_of
+    from traceread.report import Report
+
+    def side(given: Report | Profile | Side | str | Path | Sequence[str | Path]) -> Side:
+        if isinstance(given, Side):
+            return given
+        if isinstance(given, (str, Path)) and is_saved(Path(given)):
+            return read_saved(Path(given))
+        return side_of(given if isinstance(given, Report) else analyze(given, steps=steps, step_range=step_range))
+
+    return compare(side(before), side(after), allow_mismatch, declared)
+
+
 def _described(run: Described | str | Path | Mapping[str, Any] | None, files: Sequence[Path], settings: Config) -> Described:
     from traceread.run import Described, find_run, read_run, run_of, run_of_config
 
@@ -120,7 +171,13 @@ def _config(config: Config | str | Path | None, paths: Sequence[str | Path]) -> 
     return find_config([Path(p) for p in paths]) if config is None else load_config(Path(config))
 
 
-_LAZY = {"Category": "traceread.model", "Profile": "traceread.model", "Trace": "traceread.model", "Report": "traceread.report"}
+_LAZY = {
+    "Category": "traceread.model",
+    "Profile": "traceread.model",
+    "Report": "traceread.report",
+    "ReportDiff": "traceread.comparison",
+    "Trace": "traceread.model",
+}
 
 
 def __getattr__(name: str) -> object:

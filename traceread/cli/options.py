@@ -28,6 +28,11 @@ def add_global(parser: argparse.ArgumentParser) -> None:
 def add_input(parser: argparse.ArgumentParser, nargs: str = "+") -> None:
     """PATH... and how to read it."""
     parser.add_argument("paths", nargs=nargs, metavar="PATH", help="a trace, several, a directory of them or a glob")
+    add_reading(parser)
+
+
+def add_reading(parser: argparse.ArgumentParser) -> None:
+    """How traces are read."""
     group = parser.add_argument_group("input")
     group.add_argument("--format", choices=("kineto", "nsys"), help="which traces to take where a directory holds both kinds")
     group.add_argument("--ranks", type=_ranks, metavar="LIST", help="only these ranks, such as 0-3,7")
