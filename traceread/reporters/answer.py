@@ -6,6 +6,7 @@ from traceread.measurements.steps import StepSource, WindowKind
 from traceread.report import RankReport, Report, Summary
 from traceread.reporters.document import Bar, Block, Column, Document, Listing, Name, Paragraph, Table, Tone
 from traceread.reporters.efficiency import efficiency_blocks, mfu_missing
+from traceread.reporters.fixes import fix_listing, not_looked_at
 from traceread.reporters.gaps import GAPS, gap_listing
 from traceread.reporters.headline import heading, headline
 from traceread.reporters.kernels import per_step
@@ -28,7 +29,8 @@ def report_document(report: Report, gaps: int = GAPS) -> Document:
         found += _host_blocks(report)
     else:
         critical = report.rank(summary.critical_rank)
-        found += [_class_table(report, summary, critical), rank_table(report, summary), *efficiency_blocks(report)]
+        found += [_class_table(report, summary, critical), fix_listing(report)]
+        found += [rank_table(report, summary), *efficiency_blocks(report)]
         found += [_kernel_table(critical), gap_listing(report, gaps)]
     said = [Paragraph(step), Paragraph(" ".join(loss), Tone.STRONG)] if loss else [Paragraph(step, Tone.STRONG)]
     blocks = [*said, *found, *_closing(report)]
@@ -116,6 +118,9 @@ def _closing(report: Report) -> list[Block]:
     warnings = warning_lines(report.all_notices, len(report.ranks))
     if warnings:
         blocks.append(Listing("warnings", tuple((line,) for line in warnings), tone=Tone.WARNING))
+    not_looked = not_looked_at(report)
+    if not_looked is not None:
+        blocks.append(not_looked)
     absent = missing(report)
     if absent:
         everywhere = len(report.ranks)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from functools import cache
 from typing import TYPE_CHECKING
 
+from traceread.figures.theme import COLORS, NEUTRAL
 from traceread.names import clean, kernel_title, shorten
 from traceread.reporters.document import Bar, Document, Listing, Name, Paragraph
 
@@ -29,6 +30,7 @@ def _environment() -> Environment:
     from jinja2 import Environment, PackageLoader
 
     environment = Environment(loader=PackageLoader("traceread.reporters"), autoescape=True, trim_blocks=True, lstrip_blocks=True)
+    environment.globals |= {"colors": {c.key: color for c, color in COLORS.items()}, "neutral": NEUTRAL}
     environment.filters["clean"] = clean
     environment.filters["kernel"] = lambda name: shorten(kernel_title(name), _NAME_WIDTH)
     environment.tests["bar"] = lambda cell: isinstance(cell, Bar)

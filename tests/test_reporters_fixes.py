@@ -1,0 +1,60 @@
+from dataclasses import replace
+
+import reporter_profiles as profiles
+
+from traceread.findings import Finding, Skipped
+from traceread.measurements.classes import StepClass
+from traceread.reporters.fixes import fix_listing, not_looked_at, quality_text, saving_text
+from traceread.rules.fix_list import FixList, ReplayQuality
+
+MS = 1_000_000
+
+
+def with_fixes(*findings, **more):
+    report = replace(profiles.one_rank())
+    report.__dict__["fix_list"] = FixList(findings, step_ns=40 * MS, **more)
+    return report
+
+
+def replayed(title="late", saving=5 * MS, after=35 * MS, **more):
+    return Finding(
+        title, saving_ns=saving, saving_alone_ns=7 * MS, step_ns_after=after, saving_kind="replayed", rule="data-loading", why="w", **more
+    )
+
+
+def test_the_first_three_say_what_to_do_and_the_rest_what_they_are():
+    listing = fix_listing(with_fixes(*[replayed(f"fix {i}", confirm="Look. Then look again.", fix="Do it. Well.") for i in range(10)]))
+    assert listing.numbered
+    assert [len(e) for e in listing.entries] == [4, 4, 4, 1, 1, 1, 1, 1]
+    assert listing.entries[0] == (
+        "fix 0: saves 5.00 ms, the step then takes 35.0 ms [data-loading]",
+        "why: w",
+        "check: Look.",
+        "change: Do it. Well.",
+    )
+    assert listing.note.startswith("and 2 more findings")
+
+
+def test_nothing_found_is_no_list():
+    assert fix_listing(with_fixes()) is None
+
+
+def test_savings_in_words():
+    assert saving_text(replayed(mfu_after=0.4853)) == "saves 5.00 ms, the step then takes 35.0 ms, MFU 48.5 %"
+    assert saving_text(replayed(saving=0)) == "saves nothing more after the fixes above, 7.00 ms by itself"
+    loss = Finding("x", saving_kind="size of the loss", loss_ns=((StepClass.DATA_WAIT, 3 * MS),))
+    assert saving_text(loss) == "costs 3.00 ms a step"
+    assert saving_text(Finding("x")) == ""
+
+
+def test_quality_in_words():
+    assert quality_text(ReplayQuality(0.0, 5, 5)) == "savings are predicted by replaying 5 steps; the unchanged steps are met exactly"
+    assert quality_text(ReplayQuality(0.0042, 1, 5)) == "savings are predicted by replaying 1 step; the unchanged step is met to 0.4 %"
+    assert quality_text(ReplayQuality(0.2, 5, 5, "it is off")) == "savings are not predicted: it is off"
+    assert quality_text(ReplayQuality(None, 0, 0)) == ""
+
+
+def test_rules_that_could_not_look_are_named():
+    assert not_looked_at(with_fixes()) is None
+    said = not_looked_at(with_fixes(skipped=(Skipped("a", "not recorded: stacks"), Skipped("b", "no launches"))))
+    assert said.text == "not looked at: a (not recorded: stacks), b (no launches)"

@@ -1,0 +1,71 @@
+"""The fix list: what to change first, what it saves, how to make sure."""
+
+from __future__ import annotations
+
+import re
+
+from traceread.findings import Finding
+from traceread.report import Report
+from traceread.reporters.document import Listing, Paragraph, Tone
+from traceread.rules.fix_list import REPLAYED, SIZE_OF_LOSS, ReplayQuality
+from traceread.units import duration, part, plural
+
+SHOWN, IN_FULL = 8, 3
+"""Findings shown, and how many of them with what to do; of the others the count."""
+
+_SENTENCE = re.compile(r"(?<=[.:;]) (?=[A-Z])")
+
+
+def fix_listing(report: Report, most: int = SHOWN) -> Listing | None:
+    """An entry per finding: title and saving; of the first ones why, how to check, what to change. None where nothing was found."""
+    findings = report.findings
+    if not findings:
+        return None
+    entries = tuple(_entry(f) if number < IN_FULL else _entry(f)[:1] for number, f in enumerate(findings[:most]))
+    left = len(findings) - most
+    more = f"and {plural(left, 'more finding')}: traceread report -f json" if left > 0 else ""
+    notes = [part for part in (more, quality_text(report.fix_list.quality)) if part]
+    return Listing("fix first", entries, numbered=True, note=". ".join(notes))
+
+
+def _entry(finding: Finding) -> tuple[str, ...]:
+    lines = [f"{finding.title}{_saving(finding)} [{finding.rule}]"]
+    parts = (("why", finding.why), ("check", _SENTENCE.split(finding.confirm)[0]), ("change", finding.fix))
+    lines += [f"{word}: {text}" for word, text in parts if text]
+    return tuple(lines)
+
+
+def _saving(finding: Finding) -> str:
+    text = saving_text(finding)
+    return f": {text}" if text else ""
+
+
+def saving_text(finding: Finding) -> str:
+    """What a finding saves and the step after it: "saves 400 ms, the step then takes 3.20 s, MFU 48.5 %"; "" where nothing is known."""
+    if finding.saving_kind == SIZE_OF_LOSS:
+        return f"costs {duration(finding.total_loss_ns)} a step"
+    if finding.saving_kind != REPLAYED or finding.saving_ns is None or finding.step_ns_after is None:
+        return ""
+    if not finding.saving_ns:
+        return f"saves nothing more after the fixes above, {duration(finding.saving_alone_ns or 0)} by itself"
+    mfu = "" if finding.mfu_after is None else f", MFU {part(finding.mfu_after)}"
+    return f"saves {duration(finding.saving_ns)}, the step then takes {duration(finding.step_ns_after)}{mfu}"
+
+
+def quality_text(quality: ReplayQuality) -> str:
+    """How far savings can be trusted."""
+    if quality.reason:
+        return f"savings are not predicted: {quality.reason}"
+    if quality.error is None:
+        return ""
+    met = "exactly" if not quality.error else f"to {part(quality.error)}"
+    replayed = f"savings are predicted by replaying {plural(quality.steps, 'step')}"
+    return f"{replayed}; the unchanged {'step is' if quality.steps == 1 else 'steps are'} met {met}"
+
+
+def not_looked_at(report: Report) -> Paragraph | None:
+    """The rules that could not look, with what they lacked; None if all could."""
+    if not report.skipped:
+        return None
+    parts = [f"{s.rule} ({s.reason})" for s in report.skipped]
+    return Paragraph(f"not looked at: {', '.join(parts)}", Tone.FAINT)
