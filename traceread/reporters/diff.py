@@ -12,13 +12,12 @@ from traceread.comparison.kernels import BY_NAME, KernelChange
 from traceread.comparison.noise import Difference, Verdict
 from traceread.comparison.outcomes import Outcome
 from traceread.comparison.side import Side
-from traceread.errors import OutputError
 from traceread.measurements.classes import StepClass
+from traceread.names import and_more, clean, path_title, step_list
 from traceread.reporters import format_of, render_document
 from traceread.reporters.csv import csv_text
 from traceread.reporters.document import Bar, Block, Cell, Column, Document, Listing, Name, Paragraph, Table, Tone
 from traceread.reporters.files import write_text
-from traceread.names import and_more, clean, path_title, step_list
 from traceread.reporters.notebook import safe_html
 from traceread.units import duration, percent, plural, ratio, unit_for
 
@@ -102,9 +101,11 @@ def _verdict(diff: ReportDiff) -> list[Block]:
     }[diff.verdict](diff)
     blocks: list[Block] = [Paragraph(said, Tone.STRONG)]
     if diff.verdict.is_difference and diff.by_median:
-        blocks.append(Paragraph(f"This is said of the median step: {_stalls(diff)} hide it in the mean, {_change(diff.step)}."))
+        blocks.append(
+            Paragraph(f"This is said of the median step. Stalled steps hide it in the mean: {_stalls(diff)}; {_change(diff.step)}.")
+        )
     elif any(diff.stalls):
-        blocks.append(Paragraph(f"The mean includes {_stalls(diff)}; the median step: {_change(diff.typical)}."))
+        blocks.append(Paragraph(f"Steps stalled: {_stalls(diff)}. The median step, which they do not move: {_change(diff.typical)}."))
     batch = _batch_changed(diff)
     if batch:
         blocks.append(Paragraph(batch, Tone.STRONG))
@@ -152,7 +153,7 @@ def _no_steps(diff: ReportDiff) -> str:
     text = f"No steps are named: these are whole captures of {spans}, and how long a capture is says nothing. Read the shares."
     if diff.pace is not None:
         new, old = diff.pace
-        text += f" Per time, {percent(new, old)} of the kernels of before were run after."
+        text += f" In the same time {percent(new, old)} of the work was done, counted in launches of the kernels that both have."
     return text + " --step-range infer may find steps."
 
 
@@ -166,7 +167,7 @@ def _stalls(diff: ReportDiff) -> str:
     parts = []
     for n, steps, name in zip(diff.stalls, (diff.before.step_ns, diff.after.step_ns), ("before", "after"), strict=True):
         if n:
-            parts.append(f"{n} of {plural(len(steps), 'step')} {name} that {'stands' if n == 1 else 'stand'} out (up to {duration(max(steps))})")
+            parts.append(f"{n} of {plural(len(steps), 'step')} {name}, up to {duration(max(steps))}")
     return " and ".join(parts)
 
 
@@ -177,18 +178,24 @@ def _batch_changed(diff: ReportDiff) -> str:
         return ""
     before, after = diff.efficiency.before.mfu or 0.0, diff.efficiency.after.mfu or 0.0
     word = "fell" if moved < 1 else "rose"
-    return f"MFU {word} from {before:.1%} to {after:.1%} while the step time held: the batch or the sequence changed, or the model did."
+    return f"MFU {word} from {_share(before)} to {_share(after)} while the step time held: the batch or sequence changed."
 
 
 def _mixed(diff: ReportDiff) -> Block | None:
-    return Listing("sides that are not one thing", tuple((s,) for s in diff.fairness.mixed), tone=Tone.WARNING) if diff.fairness.mixed else None
+    return (
+        Listing("sides that are not one thing", tuple((s,) for s in diff.fairness.mixed), tone=Tone.WARNING)
+        if diff.fairness.mixed
+        else None
+    )
 
 
 def _mismatches(diff: ReportDiff) -> Block | None:
-    rows = tuple((c.title, c.before, c.after, "allowed" if c.allowed else "") for c in diff.fairness.checks if c.state in ("different", "allowed"))
+    rows = tuple(
+        (c.title, c.before, c.after, "allowed" if c.allowed else "") for c in diff.fairness.checks if c.state in ("different", "allowed")
+    )
     if not rows:
         return None
-    return Table((Column("not the same"), Column("before"), Column("after"), Column()), rows, title="what else differs")
+    return Table((Column("not the same"), Column("before"), Column("after"), Column()), rows)
 
 
 def _largest(diff: ReportDiff) -> Block | None:
@@ -227,16 +234,25 @@ def _classes(diff: ReportDiff) -> Table:
             folded = [a + b for a, b in zip(folded, sides, strict=True)]
             continue
         bar = Bar(abs(c.difference_ns), largest, c.step_class.key)
-        rows.append((c.step_class.title, *_three(*sides, unit), _error(c.difference, unit), bar, _shown(c.difference)))
+        rows.append((c.step_class.title, *_cells(diff, sides, unit), _error(c.difference, unit), _shown(c.difference), bar))
     if any(folded):
-        rows.append(("other", *_three(*folded, unit), "", Bar(abs(folded[1] - folded[0]), largest, "other"), ""))
+        rows.append(("other", *_cells(diff, (folded[0], folded[1]), unit), "", "", Bar(abs(folded[1] - folded[0]), largest, "other")))
     what = "mean step" if diff.counts_steps else "the capture"
     if any(len(side.saved.profile.ranks) > 1 for side in (diff.before, diff.after)):
         critical = [side.critical_rank for side in (diff.before, diff.after)]
         what += f" of rank {critical[0]}" if critical[0] == critical[1] else f" of ranks {critical[0]} and {critical[1]}"
     numbers = tuple(Column(title, right=True) for title in ("before", "after", "change", "±"))
-    total = ("sum", *_three(diff.step.before_ns, diff.step.after_ns, unit), _error(diff.step, unit), "", _shown(diff.step))
-    return Table((Column(what), *numbers, Column(), Column(grows=True)), tuple(rows), total=total)
+    total = ("sum", *_cells(diff, (diff.step.before_ns, diff.step.after_ns), unit), _error(diff.step, unit), _shown(diff.step), "")
+    return Table((Column(what), *numbers, Column(), Column()), tuple(rows), total=total)
+
+
+def _cells(diff: ReportDiff, sides: tuple[int, int], unit: tuple[int, str]) -> tuple[str, str, str]:
+    """Before, after and change: times, or shares where only those can be compared."""
+    if diff.counts_steps:
+        return _three(*sides, unit)
+    before, after = (percent(ns, whole) for ns, whole in zip(sides, (diff.step.before_ns, diff.step.after_ns), strict=True))
+    points = sides[1] / diff.step.after_ns - sides[0] / diff.step.before_ns
+    return before, after, f"{100 * points:+.1f} points" if before != after else "0"
 
 
 def _three(before: int, after: int, unit: tuple[int, str]) -> tuple[str, str, str]:
@@ -248,7 +264,7 @@ def _error(d: Difference, unit: tuple[int, str]) -> str:
 
 
 def _shown(d: Difference) -> str:
-    return {Verdict.FASTER: "less", Verdict.SLOWER: "more", Verdict.NONE: "within the scatter" if d.difference_ns else ""}.get(d.verdict, "")
+    return {Verdict.FASTER: "less", Verdict.SLOWER: "more", Verdict.NONE: "noise" if d.difference_ns else ""}.get(d.verdict, "")
 
 
 def _parts(diff: ReportDiff) -> Block | None:
@@ -258,7 +274,11 @@ def _parts(diff: ReportDiff) -> Block | None:
         return None
     unit = unit_for(max(p.before_ns or 0 for p in parts) or max(p.after_ns or 0 for p in parts))
     rows = tuple(
-        (_PARTS[p.name], *(_known(ns, unit) for ns in (p.before_ns, p.after_ns)), "" if p.difference_ns is None else signed(p.difference_ns, unit))
+        (
+            _PARTS[p.name],
+            *(_known(ns, unit) for ns in (p.before_ns, p.after_ns)),
+            "" if p.difference_ns is None else signed(p.difference_ns, unit),
+        )
         for p in parts
     )
     bounds = [n for n, s in (("before", diff.before), ("after", diff.after)) if s.saved.summary and s.saved.summary.waiting_is_lower_bound]
@@ -277,7 +297,7 @@ def _steps(diff: ReportDiff) -> Block | None:
         return None
     unit = unit_for(max(diff.step.before_ns, diff.step.after_ns))
     d = diff.typical
-    rows = [("median", *_three(d.before_ns, d.after_ns, unit), _error(d, unit), _shown(d))]
+    rows: list[tuple[Cell, ...]] = [("median", *_three(d.before_ns, d.after_ns, unit), _error(d, unit), _shown(d))]
     if diff.p95_ns is not None:
         rows.append(("95 % are no longer than", *_three(*diff.p95_ns, unit), "", ""))
     rows.append(("slowest", *_three(*diff.slowest_ns, unit), "", _stalls(diff)))
@@ -294,7 +314,9 @@ def _findings(diff: ReportDiff) -> Block | None:
     for f in diff.findings:
         lines = [f"{f.outcome}: {f.title} ({f.rule})"]
         if f.outcome is Outcome.FIXED and f.predicted_ns is not None:
-            given = "" if f.achieved_ns is None or f.step_class is None else f"; {_class_title(f.step_class)} fell by {duration(f.achieved_ns)}"
+            given = (
+                "" if f.achieved_ns is None or f.step_class is None else f"; {_class_title(f.step_class)} fell by {duration(f.achieved_ns)}"
+            )
             lines.append(f"saving: {duration(f.predicted_ns)} predicted{given}")
         elif f.outcome is Outcome.REMAINING and f.before_ns is not None and f.after_ns is not None:
             lines.append(f"size: {duration(f.before_ns)} → {duration(f.after_ns)} per step")
@@ -302,7 +324,11 @@ def _findings(diff: ReportDiff) -> Block | None:
             lines.append(f"size: {duration(f.after_ns)} per step")
         entries.append(tuple(lines))
     fixed = [f.predicted_ns for f in diff.findings if f.outcome is Outcome.FIXED and f.predicted_ns]
-    note = f"the fixed ones were to save {duration(sum(fixed))} together; the step changed by {signed(diff.step.difference_ns)}" if fixed else ""
+    note = (
+        f"the fixed ones were to save {duration(sum(fixed))} together; the step changed by {signed(diff.step.difference_ns)}"
+        if fixed
+        else ""
+    )
     return Listing("findings", tuple(entries), note=note)
 
 
@@ -317,18 +343,22 @@ def _efficiency(diff: ReportDiff) -> Block | None:
         shown = [f"{side.tokens_per_s:,.0f}" if diff.fairness.comparable else "withheld" for side in (before, after)]
         rows.append(("tokens per second", *shown))
     if diff.efficiency.same_convention:
-        rows.append((f"MFU ({before.convention})", f"{before.mfu:.1%}", f"{after.mfu:.1%}"))
+        rows.append((f"MFU ({before.convention})", _share(before.mfu), _share(after.mfu)))
     if None not in (before.hfu, after.hfu):
-        rows.append(("HFU", f"{before.hfu:.1%}", f"{after.hfu:.1%}"))
+        rows.append(("HFU", _share(before.hfu), _share(after.hfu)))
     if None not in (before.cost_per_token, after.cost_per_token):
         rows.append(("price of 10⁹ tokens", *(f"{(side.cost_per_token or 0) * 1e9:,.2f}" for side in (before, after))))
     if not rows and diff.fairness.comparable and diff.counts_steps:
         return None
-    rows.append(("share of the step that computes", f"{before.compute_share:.1%}", f"{after.compute_share:.1%}"))
+    rows.append(("share of the step that computes", _share(before.compute_share), _share(after.compute_share)))
     note = ""
     if not diff.fairness.comparable:
         note = "these hold across sizes and machines, step times do not; goodput and the price of an evaluation need the logs of the runs"
     return Table((Column("use of the hardware"), Column("before", right=True), Column("after", right=True)), tuple(rows), note=note)
+
+
+def _share(share: float | None) -> str:
+    return "" if share is None else percent(round(share * 10**9), 10**9)
 
 
 def _families(diff: ReportDiff) -> Block | None:
@@ -340,7 +370,8 @@ def _kernels(diff: ReportDiff) -> Block | None:
 
 
 def _kernel_table(diff: ReportDiff, changes: Sequence[KernelChange], most: int, title: str) -> Block | None:
-    shown = [k for k in changes if k.difference_ns][:most]
+    large = [k for k in changes if _matters(diff, k.difference_ns)]
+    shown = large[:most]
     if not shown:
         return None
     unit = unit_for(max(abs(k.difference_ns) for k in shown))
@@ -355,19 +386,28 @@ def _kernel_table(diff: ReportDiff, changes: Sequence[KernelChange], most: int, 
         for k in shown
     )
     numbers = tuple(Column(t, right=True) for t in ("change", "× before", "after", "each before", "after"))
-    more = sum(bool(k.difference_ns) for k in changes) - len(shown)
     per = "per step" if diff.counts_steps else "per capture"
-    note = f"and {plural(more, 'more')}: --json has them" if more > 0 else ""
-    return Table((*numbers, Column(), Column(f"{title}, {per}", grows=True)), rows, note=note.replace("mores", "more"))
+    note = f"and {len(large) - len(shown):,} more: --json has them" if len(large) > len(shown) else ""
+    return Table((*numbers, Column(), Column(f"{title}, {per}", grows=True)), rows, note=note)
+
+
+def _matters(diff: ReportDiff, ns: int) -> bool:
+    """Whether a change is at least a thousandth of the step."""
+    return 1000 * abs(ns) >= max(diff.step.before_ns, 1)
 
 
 def _ranges(diff: ReportDiff) -> Block | None:
-    shown = [r for r in diff.ranges if r.gpu_difference_ns or r.host_difference_ns][:RANGES]
+    shown = [r for r in diff.ranges if _matters(diff, r.gpu_difference_ns) or _matters(diff, r.host_difference_ns)][:RANGES]
     if not shown:
         return None
     unit = unit_for(max(max(abs(r.gpu_difference_ns), abs(r.host_difference_ns)) for r in shown))
     rows = tuple(
-        (signed(r.gpu_difference_ns, unit), signed(r.host_difference_ns, unit), _status(r.before is None, r.after is None), Name(" › ".join(r.path)))
+        (
+            signed(r.gpu_difference_ns, unit),
+            signed(r.host_difference_ns, unit),
+            _status(r.before is None, r.after is None),
+            Name(" › ".join(r.path)),
+        )
         for r in shown
     )
     columns = (Column("GPU change", right=True), Column("host change", right=True), Column(), Column("ranges", grows=True))
@@ -383,7 +423,9 @@ def _noted(diff: ReportDiff) -> Block | None:
     unknown = [c.title for c in diff.fairness.checks if not c.known]
     parts = [f"also different: {', '.join(noted)}"] if noted else []
     if unknown:
-        parts.append(f"not compared, because a side does not say: {', '.join(unknown)} (run.json beside the traces, or --set KEY=BEFORE:AFTER)")
+        parts.append(
+            f"not compared, because a side does not say: {', '.join(unknown)} (run.json beside the traces, or --set KEY=BEFORE:AFTER)"
+        )
     return Paragraph("; ".join(parts) + ".", Tone.FAINT) if parts else None
 
 
@@ -392,7 +434,7 @@ def signed(ns: int, unit: tuple[int, str] | None = None) -> str:
     if not ns:
         return "0"
     text = duration(abs(ns), unit)
-    return f"{'+' if ns > 0 else '-'}{text}" if text[0].isdigit() else f"{'+' if ns > 0 else '-'} {text}"
+    return f"{'+' if ns > 0 else '-'}{text}" if text[0].isdigit() else text
 
 
 # Other formats.
@@ -456,7 +498,8 @@ def diff_csv(diff: ReportDiff) -> str:
     rows = [(c.step_class.key, c.difference) for c in diff.classes] + [("step", diff.step), ("median step", diff.typical)]
     head = ("class", "before_ns", "after_ns", "difference_ns", "error_ns", "verdict")
     return csv_text(
-        head, ((name, d.before_ns, d.after_ns, d.difference_ns, "" if d.error_ns is None else d.error_ns, str(d.verdict)) for name, d in rows)
+        head,
+        ((name, d.before_ns, d.after_ns, d.difference_ns, "" if d.error_ns is None else d.error_ns, str(d.verdict)) for name, d in rows),
     )
 
 
@@ -487,6 +530,3 @@ def save_diff(diff: ReportDiff, path: Path) -> Path:
 def diff_html(diff: ReportDiff) -> str:
     """The comparison for a notebook cell."""
     return safe_html(diff, lambda: diff_document(diff))
-
-
-__all__ = ["OutputError", "diff_csv", "diff_dict", "diff_document", "diff_html", "render_diff", "save_diff", "signed"]
