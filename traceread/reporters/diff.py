@@ -141,9 +141,10 @@ def _too_few(diff: ReportDiff) -> str:
 def _not_comparable(diff: ReportDiff) -> str:
     differing = and_more([f"{c.title} ({clean(c.before)} → {clean(c.after)})" for c in diff.fairness.mismatches], 6, ", ")
     keys = ",".join(c.key for c in diff.fairness.mismatches)
+    went = f"{duration(diff.step.before_ns)} to {duration(diff.step.after_ns)}"
     return (
-        f"Not comparable: {differing} {'differs' if len(diff.fairness.mismatches) == 1 else 'differ'}. A step went from "
-        f"{duration(diff.step.before_ns)} to {duration(diff.step.after_ns)}, which says nothing about which is better; throughput is withheld. "
+        f"Not comparable: {differing} {'differs' if len(diff.fairness.mismatches) == 1 else 'differ'}. "
+        f"A step went from {went}, which says nothing about which is better; throughput is withheld. "
         f"Where the difference is what you changed: --allow-mismatch {keys}."
     )
 
