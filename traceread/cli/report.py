@@ -9,6 +9,8 @@ from traceread.cli import options, run_options
 
 if TYPE_CHECKING:
     from traceread.cli.options import Subparsers
+    from traceread.cli.output import Output
+    from traceread.report import Report
 
 _GAPS = 5
 
@@ -26,6 +28,8 @@ def add_parser(subparsers: Subparsers) -> None:
     run_options.add_job(parser)
     options.add_output(parser, ("text", "markdown", "json", "html", "csv"))
     gaps_help = f"so many of the longest idle gaps (default {_GAPS}, at most 20 a rank)"
+    question_help = "answer this instead: the step if so much of a class were left, such as 'data_wait=0,exposed_communication=50%%'"
+    parser.add_argument("--what-if", metavar="QUESTION", help=question_help)
     parser.add_argument("--gaps", type=options.count, default=_GAPS, metavar="N", help=gaps_help)
 
 
@@ -36,6 +40,9 @@ def run(args: argparse.Namespace) -> int:
 
     output = output_of(args)
     report = load_report(args)
+    if args.what_if is not None:
+        output.write(_answer(report, args.what_if, output))
+        return 0
     if output.format == "json":
         from traceread.reporters.json import report_dict, to_json
 
@@ -50,3 +57,15 @@ def run(args: argparse.Namespace) -> int:
         text = output.document(report_document(report, args.gaps))
     output.write(text)
     return 0
+
+
+def _answer(report: Report, question: str, output: Output) -> str:
+    """What the step would be, in the format asked for."""
+    answer = report.what_if(question)
+    if output.format == "json":
+        from traceread.reporters.json import to_json
+
+        return to_json(answer.to_dict())
+    from traceread.reporters.what_if import what_if_document
+
+    return output.document(what_if_document(report, answer))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from heapq import heapify, heappop, heappush
 from itertools import pairwise
 
@@ -41,6 +41,14 @@ class Removal:
 
     def __bool__(self) -> bool:
         return len(self.host) > 0 or len(self.activities) > 0
+
+    def within(self, graph: ReplayGraph) -> Removal:
+        """The part of it that concerns a graph."""
+        host = self.host
+        near = (host.end_ns > graph.start_ns) & (host.start_ns < int(graph.spans.end_ns[-1]))
+        mine = np.isin(self.activities, graph.work.activity)
+        off_ns = self.off_ns[mine] if len(self.off_ns) else self.off_ns
+        return replace(self, host=host.take(near), activities=self.activities[mine], off_ns=off_ns)
 
 
 @dataclass(frozen=True)

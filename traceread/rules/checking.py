@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 
 from traceread.errors import Notice
 from traceread.findings import Finding, Skipped
-from traceread.measurements.replay import Removal
+from traceread.measurements.replay_graph import ReplayGraph
 from traceread.model import Capability
 from traceread.rules import Facts, Loss, Rule
 from traceread.rules.manual import read_manual
@@ -72,9 +72,12 @@ def _complete(facts: Facts, rule: Rule, finding: object) -> Finding:
     )
 
 
-def without_tables(finding: Finding) -> Finding:
-    """The finding with nothing of its loss but what a fix takes away."""
-    if finding.loss is None:
-        return finding
-    kept = Loss(removal=finding.loss.removal or Removal(), beside=finding.loss.beside)
-    return replace(finding, loss=kept)
+def without_tables(finding: Finding, graph: ReplayGraph | None) -> Finding:
+    """The finding with nothing of its loss but what a fix takes away, as far as it can be replayed."""
+    if finding.loss is None or graph is None:
+        return replace(finding, loss=None)
+    beside = finding.loss.beside
+    return replace(
+        finding,
+        loss=Loss(removal=finding.loss.removal.within(graph), beside=None if beside is None else beside.within(graph)),
+    )

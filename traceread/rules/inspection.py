@@ -48,9 +48,10 @@ class Inspection:
 def inspect_rank(facts: Facts, rules: Collection[Rule], host_names: HostNames) -> Inspection:
     """What the rules find on one rank, and what a replay of it needs."""
     graph = build_graph(facts.trace, facts.launches, facts.steps, facts.partition, facts.rows, host_names)
+    classes = {} if graph is None else _whole_classes(facts, graph)  # before the rules claim their parts
     found = check_rank(facts, rules)
-    kept = RankFindings(tuple(without_tables(f) for f in found.findings), found.skipped, found.notices)
-    return Inspection(kept, graph, {} if graph is None else _whole_classes(facts, graph))
+    kept = RankFindings(tuple(without_tables(f, graph) for f in found.findings), found.skipped, found.notices)
+    return Inspection(kept, graph, classes)
 
 
 def _whole_classes(facts: Facts, graph: ReplayGraph) -> dict[StepClass, Removal]:

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
 
+from traceread.findings import Effort
 from traceread.rules import Rule
 
 SECTIONS = (
@@ -68,10 +69,22 @@ def rules_page(rules: Sequence[Rule]) -> str:
         needs = ", ".join(sorted(rule.needs)) or "nothing beyond GPU work"
         parts += [f"## {rule.id}", f"**{manual.title}.**"]
         parts += [f"**{name}.** {text}" for name, text in manual.sections.items() if name != "Documentation"]
-        parts += [f"Needs: {needs}. The fix asks for: {_EFFORT[rule.effort.name]}."]
+        parts += [f"Needs: {needs}. The fix asks for: {EFFORTS[rule.effort]}."]
         if manual.docs:
             parts.append("Documentation: " + ", ".join(f"<{link}>" for link in manual.docs))
     return "\n\n".join(parts) + "\n"
 
 
-_EFFORT = {"SETTING": "a setting", "CODE": "some lines of code", "DESIGN": "a change of how the model or the job is laid out"}
+EFFORTS = {
+    Effort.SETTING: "a setting",
+    Effort.CODE: "some lines of code",
+    Effort.DESIGN: "a change of how the model or the job is laid out",
+}
+
+
+if __name__ == "__main__":
+    import sys
+
+    from traceread.rules import load_rules
+
+    sys.stdout.write(rules_page([rule for rule in load_rules()[0] if rule.check.__module__.startswith("traceread.rules.")]))
