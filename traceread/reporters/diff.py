@@ -252,8 +252,8 @@ def _cells(diff: ReportDiff, sides: tuple[int, int], unit: tuple[int, str]) -> t
     if diff.counts_steps:
         return _three(*sides, unit)
     before, after = (percent(ns, whole) for ns, whole in zip(sides, (diff.step.before_ns, diff.step.after_ns), strict=True))
-    points = sides[1] / diff.step.after_ns - sides[0] / diff.step.before_ns
-    return before, after, f"{100 * points:+.1f} points" if before != after else "0"
+    points = 100 * (sides[1] / diff.step.after_ns - sides[0] / diff.step.before_ns)
+    return before, after, "0" if before == after else f"{points:+.1f} points" if abs(points) >= 0.05 else "< 0.1 points"
 
 
 def _three(before: int, after: int, unit: tuple[int, str]) -> tuple[str, str, str]:
