@@ -23,6 +23,10 @@ LARGEST_DRIFT_PPB = 1_000_000
 """A thousandth: what drifts more is no clock."""
 
 
+TIMESTAMP_ERROR_NS = 20_000
+"""So far a recorded time may be off, and bounds may be missed by it: whole microseconds, conversion from the GPU's clock."""
+
+
 class ClockSource(StrEnum):
     """How the offset of a rank's clock is known."""
 
@@ -222,7 +226,7 @@ def estimate_offset(measured: _Measured, shared: bool) -> Offset | None:
     left = difference - (m.end_b - at) * drift // 1_000_000_000
     low, high = _bounds(m, (m.end_b - at) * drift // 1_000_000_000)
     p50, p95 = (int(np.percentile(np.abs(left - middle), q, method="higher")) for q in (50, 95))
-    slack = p95 if m.together else 0
+    slack = min(p95, TIMESTAMP_ERROR_NS) if m.together else 0
 
     def allowed(offset: int) -> bool:
         return (low is None or low - slack <= offset) and (high is None or offset <= high + slack)

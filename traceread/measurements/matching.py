@@ -469,7 +469,7 @@ def _offsets(known: _Sequence, other: _Sequence, name: str) -> list[int]:
 def _by_rhythm(known_end: IntColumn, other_end: IntColumn, offsets: IntColumn) -> IntColumn:
     """Offsets in order of how well a few times between ends agree: at the start, in the middle or at the end of `other`."""
     rhythm, pattern = np.diff(known_end), np.diff(other_end)
-    length = min(_RHYTHM, len(rhythm), len(pattern))
+    length = min(_RHYTHM, len(rhythm) // 4, len(pattern) // 4)
     if not length:
         return offsets
     windows = np.lib.stride_tricks.sliding_window_view(rhythm, length)
