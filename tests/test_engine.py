@@ -7,7 +7,7 @@ import time
 import numpy as np
 import pytest
 
-from traceread.engine import Workers, map_parts
+from traceread.engine import Workers, cpus, map_parts
 from traceread.errors import ClusterError, CorruptTrace, TracereadError, WorkerLost
 
 
@@ -77,9 +77,14 @@ def test_processes_are_others_and_are_used_again():
 
 
 def test_no_more_processes_than_parts():
-    assert Workers(jobs=64).processes(parts=3) == 3
-    assert Workers(jobs=0).processes(parts=1000) >= 1
-    assert Workers(jobs=2).processes(parts=0) == 1
+    assert Workers(jobs=64).processes(parts=3, size=0) == 3
+    assert Workers(jobs=2).processes(parts=0, size=0) == 1
+
+
+def test_processes_are_started_where_they_pay():
+    assert Workers(jobs=0).processes(parts=4, size=1 << 20) == 1
+    assert Workers(jobs=0).processes(parts=4, size=1 << 30) == min(cpus(), 4)
+    assert Workers(jobs=0).processes(parts=1000, size=0) == min(cpus(), 1000)
 
 
 @pytest.mark.parametrize("jobs", [1, 2])

@@ -30,6 +30,7 @@ PIPELINE = (
     "comparison",
     "figures",
     "reporters",
+    "job",
     "traceread",  # the package itself: load and analyze
     "cli",
     "__main__",
@@ -110,8 +111,8 @@ def goes_up(i):
     importer, imported = i.parts
     if importer == imported or importer in APART or imported in APART:
         return False
-    if imported == "traceread" and i.imported == "traceread" and importer == "reporters":
-        return False  # the version, which the JSON carries
+    if imported == "traceread" and i.imported == "traceread" and importer in ("reporters", "job"):
+        return False  # the version, which the JSON carries and workers must share
     if i.deferred and imported in SHOWN_BY and importer in ("model", "measurements", "rules", "report", "comparison"):
         return False
     if imported not in PIPELINE or importer not in PIPELINE:

@@ -17,6 +17,7 @@ if TYPE_CHECKING:  # imported when first asked for, by __getattr__: `traceread -
     from traceread.comparison import ReportDiff
     from traceread.comparison.side import Side
     from traceread.config import Config
+    from traceread.engine import Workers
     from traceread.model import Category, Profile, Trace
     from traceread.readers.options import ReadOptions
     from traceread.report import Report
@@ -67,7 +68,7 @@ def load(
     from traceread.readers.discover import load_traces
     from traceread.readers.options import ReadOptions
 
-    paths = [path] if isinstance(path, (str, Path)) else list(path)
+    paths = _paths(path)
     settings = _config(config, paths)
     patterns = Patterns.load(settings.kernels)
     profile = load_traces(paths, source=source, ranks=ranks, options=options or ReadOptions())
@@ -81,8 +82,15 @@ def analyze(
     step_range: str | None = None,
     config: Config | str | Path | None = None,
     run: Described | str | Path | Mapping[str, Any] | None = None,
+    source: str | None = None,
+    ranks: Collection[int] | None = None,
+    options: ReadOptions | None = None,
+    workers: Workers | None = None,
+    keep_going: bool = False,
 ) -> Report:
     """The report of a profile, or of the traces at a path.
+
+    With a path no more than one rank is held at a time by each process that reads, so it does for any number of ranks.
 
     Args:
         profile: what `load` returned, or what it would take.
@@ -90,10 +98,16 @@ def analyze(
         step_range: regular expression for the names of step ranges, "infer" or "none".
         config: a Config or the path of a traceread.toml; by default the one beside the traces.
         run: what the traces do not say about the job: the path of a run.json, or its fields; fields win over the file.
+        source: "kineto" or "nsys" where a directory holds both; this and what follows only with a path.
+        ranks: only these ranks.
+        options: limits and progress of reading.
+        workers: who reads the ranks of a path: this process (the default), several, or a Dask cluster.
+        keep_going: report without the ranks of a path that cannot be read; `report.notices` says which.
 
     Raises:
         ConfigError: run.json cannot be understood.
         SelectionError: `steps` or `step_range` matches nothing.
+        WorkerLost, ClusterError: who read a rank ended without an answer.
         as `load`, when given a path.
     """
     from traceread.measurements.steps import StepOptions
@@ -101,19 +115,37 @@ def analyze(
     from traceread.report import AnalysisOptions, analyze_profile
     from traceread.selection import parse_steps
 
-    if not isinstance(profile, Profile):
-        profile = load(profile, config=config)
-    files = [file for trace in profile for file in trace.files]
-    settings = _config(config, files)
-    return analyze_profile(
-        profile,
-        AnalysisOptions(
-            step_options=StepOptions(step_range or settings.step_pattern, settings.micro_steps),
-            host_names=settings.host_names,
-            steps=None if steps is None else parse_steps(steps),
-            described=_described(run, files, settings),
-        ),
+    paths = [file for trace in profile for file in trace.files] if isinstance(profile, Profile) else _paths(profile)
+    settings = _config(config, paths)
+    analysis = AnalysisOptions(
+        step_options=StepOptions(step_range or settings.step_pattern, settings.micro_steps),
+        host_names=settings.host_names,
+        steps=None if steps is None else parse_steps(steps),
+        described=_described(run, paths, settings),
     )
+    if isinstance(profile, Profile):
+        return analyze_profile(profile, analysis)
+    from traceread.engine import Workers
+    from traceread.job import Request, analyze_job
+    from traceread.readers.options import ReadOptions
+
+    return analyze_job(
+        Request(
+            paths=paths,
+            source=source,
+            ranks=None if ranks is None else frozenset(ranks),
+            read=options or ReadOptions(),
+            kernels=settings.kernels,
+            analysis=analysis,
+            workers=workers or Workers(),
+            keep_going=keep_going,
+            version=__version__,
+        )
+    )
+
+
+def _paths(given: str | Path | Sequence[str | Path]) -> list[str | Path]:
+    return [given] if isinstance(given, (str, Path)) else list(given)
 
 
 def diff(
@@ -153,14 +185,14 @@ def diff(
     return compare(side(before), side(after), allow_mismatch, declared)
 
 
-def _described(run: Described | str | Path | Mapping[str, Any] | None, files: Sequence[Path], settings: Config) -> Described:
+def _described(run: Described | str | Path | Mapping[str, Any] | None, paths: Sequence[str | Path], settings: Config) -> Described:
     from traceread.run import Described, find_run, read_run, run_of, run_of_config
 
     of_config = run_of_config(settings.model, settings.path)
     if isinstance(run, (str, Path)):
         return read_run(Path(run)).over(of_config)
     given = run if isinstance(run, Described) else run_of(run or {}, "the caller")
-    return given.over(find_run(files)).over(of_config)
+    return given.over(find_run([Path(p) for p in paths])).over(of_config)
 
 
 def _config(config: Config | str | Path | None, paths: Sequence[str | Path]) -> Config:

@@ -30,6 +30,9 @@ _BUG = "this is a bug in traceread; the same command with --jobs 1 --debug shows
 _DASK = "pip install 'traceread[cluster]'"
 _SAME = "install the version of traceread on them that is installed here"
 _CONNECT_S = 20.0
+_WORTH_BYTES = 64 << 20
+_EACH_BYTES = 4 << 20
+"""What a part costs beside its bytes, in bytes: steps to find, rules to run."""
 _LOOK_S = 5.0
 _PATIENCE_S = 60.0
 _NAP_S = 0.02
@@ -40,15 +43,17 @@ class Workers:
     """Who does the work.
 
     Attributes:
-        jobs: processes; 1: this one; 0: as many as there are CPUs.
+        jobs: processes; 1: this one; 0: as many as there are CPUs, or this one where starting others would take longer.
         cluster: address of a Dask scheduler, such as "tcp://host:8786"; then `jobs` says nothing.
     """
 
     jobs: int = 1
     cluster: str | None = None
 
-    def processes(self, parts: int) -> int:
-        """How many processes work on so many parts."""
+    def processes(self, parts: int, size: int) -> int:
+        """How many processes work on so many parts of so many bytes together; 1: this one does."""
+        if not self.jobs and size + parts * _EACH_BYTES < _WORTH_BYTES:
+            return 1
         return max(1, min(self.jobs or cpus(), parts))
 
 
@@ -79,7 +84,9 @@ def cpus() -> int:
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
-def map_parts(function: Callable[[P], T], parts: Sequence[P], names: Sequence[str], workers: Workers) -> Iterator[Outcome[T]]:
+def map_parts(
+    function: Callable[[P], T], parts: Sequence[P], names: Sequence[str], workers: Workers, size: int = 0
+) -> Iterator[Outcome[T]]:
     """The outcome of the function for every part, as they are ready; errors are outcomes too.
 
     Unless one process does it all, the function must be importable, parts and results must be picklable, and a script must
@@ -90,13 +97,14 @@ def map_parts(function: Callable[[P], T], parts: Sequence[P], names: Sequence[st
         parts: what to do it to.
         names: how errors call each part, such as "rank 3".
         workers: who does it.
+        size: bytes of all parts together.
 
     Raises:
         ClusterError: the cluster cannot be reached, or has no workers any more.
     """
     if workers.cluster is not None:
         yield from _on_cluster(function, parts, names, workers.cluster)
-    elif (count := workers.processes(len(parts))) > 1:
+    elif (count := workers.processes(len(parts), size)) > 1:
         yield from _in_processes(function, parts, names, count)
     else:
         for position, part in enumerate(parts):

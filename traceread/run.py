@@ -11,7 +11,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from difflib import get_close_matches
 from pathlib import Path
-from types import MappingProxyType
 from typing import Annotated, Any, Literal, get_args
 
 import msgspec
@@ -128,7 +127,7 @@ class Described:
     """
 
     run: Run = field(default_factory=Run)
-    sources: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
+    sources: Mapping[str, str] = field(default_factory=dict)
     notices: tuple[Notice, ...] = ()
 
     def over(self, other: Described) -> Described:
@@ -142,7 +141,7 @@ class Described:
             theirs = {name: value for name, value in theirs.items() if not name.startswith("tokens_per_step.")}
         merged = theirs | mine
         sources = {name: (self if name in mine else other).sources[name] for name in merged}
-        return Described(msgspec.convert(_nested(merged), Run), MappingProxyType(sources), self.notices + other.notices)
+        return Described(msgspec.convert(_nested(merged), Run), sources, self.notices + other.notices)
 
 
 def run_of(values: Mapping[str, Any], source: str) -> Described:
@@ -152,7 +151,7 @@ def run_of(values: Mapping[str, Any], source: str) -> Described:
         ConfigError: a field has a value that cannot be understood.
     """
     run = _converted(_whole_numbers(values), source)
-    return Described(run, MappingProxyType(dict.fromkeys(_leaves(run), source)))
+    return Described(run, dict.fromkeys(_leaves(run), source))
 
 
 def read_run(path: Path) -> Described:
@@ -179,7 +178,7 @@ def read_run(path: Path) -> Described:
         raise ConfigError(f"{path}: format is {found!r}, and this version knows {FORMAT}", "pip install --upgrade traceread")
     described = run_of(values, str(path))
     sources = dict.fromkeys(described.sources, path.name)
-    return Described(described.run, MappingProxyType(sources), tuple(_unknown(values, path)))
+    return Described(described.run, sources, tuple(_unknown(values, path)))
 
 
 def find_run(paths: Sequence[Path]) -> Described:
@@ -223,7 +222,7 @@ def run_of_config(values: Mapping[str, Any], path: Path | None) -> Described:
                 f"{path}: [model] {name} means nothing{_meant(name, [*ModelShape.__struct_fields__, *Run.__struct_fields__])}"
             )
     described = run_of({**others, "model": shape}, f"{path} [model]")
-    return Described(described.run, MappingProxyType(dict.fromkeys(described.sources, path.name if path else "traceread.toml")))
+    return Described(described.run, dict.fromkeys(described.sources, path.name if path else "traceread.toml"))
 
 
 def _rank_files(directory: Path) -> list[Path]:

@@ -24,19 +24,27 @@ def load_report(args: argparse.Namespace, paths: Sequence[str] | None = None) ->
         TracereadError: as `traceread.load` and `traceread.analyze`.
     """
     import traceread
+    import traceread.job  # now: what it imports is no part of the time that loading takes
     from traceread.cli.run_options import given
+    from traceread.engine import Workers
     from traceread.readers.options import ReadOptions
 
     limits = ReadOptions()
     if args.max_uncompressed:
         limits = replace(limits, max_uncompressed_bytes=args.max_uncompressed)
     with LoadProgress(wanted=sys.stderr.isatty() and not args.quiet) as progress:
-        options = replace(limits, progress=progress.update)
-        found = list(args.paths if paths is None else paths)
-        profile = traceread.load(
-            found, source=args.format, ranks=args.ranks if paths is None else None, config=args.config, options=options
+        report = traceread.analyze(
+            list(args.paths if paths is None else paths),
+            steps=args.steps,
+            step_range=args.step_range,
+            config=args.config,
+            run=given(args),
+            source=args.format,
+            ranks=args.ranks if paths is None else None,
+            options=replace(limits, progress=progress.update),
+            workers=Workers(args.jobs, args.cluster),
+            keep_going=args.keep_going,
         )
-    report = traceread.analyze(profile, steps=args.steps, step_range=args.step_range, config=args.config, run=given(args))
     if args.verbose and not args.quiet:
         for path, reason in report.skipped_files:
             print(f"traceread: skipped {path}: {reason}", file=sys.stderr)

@@ -38,6 +38,10 @@ def add_reading(parser: argparse.ArgumentParser) -> None:
     group.add_argument("--ranks", type=_ranks, metavar="LIST", help="only these ranks, such as 0-3,7")
     group.add_argument("--config", type=Path, metavar="FILE", help="a traceread.toml other than the one beside the traces")
     group.add_argument("--max-uncompressed", type=_size, metavar="SIZE", help="refuse files that unpack to more, such as 64G (the default)")
+    jobs_help = "processes that read ranks (default: one for each CPU, where that pays)"
+    group.add_argument("--jobs", type=count, default=0, metavar="N", help=jobs_help)
+    group.add_argument("--cluster", metavar="ADDRESS", help="read ranks on a Dask cluster, such as tcp://host:8786")
+    group.add_argument("--keep-going", action="store_true", help="leave out ranks that cannot be read, and say which")
 
 
 def add_steps(parser: argparse.ArgumentParser) -> None:

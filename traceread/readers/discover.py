@@ -272,12 +272,12 @@ def _read(sources: Sequence[Source], options: ReadOptions) -> list[tuple[Source,
     for i, source in enumerate(sources):
         own = options
         if options.progress is not None:
-            own = replace(options, progress=_part_of(options.progress, sum(sizes[:i]), sizes[i], sum(sizes)))
+            own = replace(options, progress=part_of(options.progress, sum(sizes[:i]), sizes[i], sum(sizes)))
         result.append((source, read(source, own)))
     return result
 
 
-def _part_of(progress: Progress, before: int, size: int, total: int) -> Progress:
+def part_of(progress: Progress, before: int, size: int, total: int) -> Progress:
     """Progress of one file as progress of them all."""
 
     def report(done: int, of: int | None) -> None:
