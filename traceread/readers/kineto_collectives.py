@@ -7,7 +7,6 @@ recorded. All of them become rows of one table; what belongs to which kernel is 
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from math import prod
 from typing import Any, NamedTuple
@@ -19,6 +18,7 @@ from traceread.model import ELEMENT_BYTES, NOT_RECORDED, CollectiveRecords, Oper
 from traceread.readers.event_columns import Scalar
 from traceread.readers.microseconds import LIMIT_NS, nanoseconds
 from traceread.readers.operation_names import operation_named, operation_of_range, peers_of_range
+from traceread.readers.whole_events import event_around, places
 
 _NAMED = b'"Collective name"'
 _SYMMETRIC_MEMORY = b'"symm_mem::'
@@ -29,8 +29,6 @@ _KERNELS = ("kernel", "Kernel")
 _HOST = ("cpu_op", "user_annotation", "Operator")
 _ROOTED = (Operation.BROADCAST, Operation.REDUCE, Operation.GATHER, Operation.SCATTER)
 
-_SHORT, _LONG = 1 << 13, 1 << 20  # how much text is decoded to see one event
-_OPENINGS = 6  # objects an argument can be nested in, the event itself included
 _MOST_RANKS = 1 << 20
 
 _DTYPES = {name: code for code, name in enumerate(ELEMENT_BYTES)}
@@ -57,15 +55,6 @@ class _Found(NamedTuple):
         return isinstance(self.args.get("Collective name"), str)
 
 
-class _Decimal(str):
-    """The text of a number with a point or an exponent."""
-
-    __slots__ = ()
-
-
-_decoder = json.JSONDecoder(strict=False, parse_float=_Decimal, parse_constant=lambda _: None)
-
-
 class CollectiveEvents:
     """Collects the events about collectives from stretches of text that hold whole events; which stretches makes no difference."""
 
@@ -77,9 +66,10 @@ class CollectiveEvents:
         """Keeps what a stretch of text says about collectives."""
         signs = (_NAMED, _SYMMETRIC_MEMORY) if self._named else (_NAMED, _SYMMETRIC_MEMORY, *_ANNOTATED)
         end = 0
-        for at in sorted(at for sign in signs for at in _places(text, sign)):
+        for at in sorted(at for sign in signs for at in places(text, sign)):
             if at >= end:
-                event, end = _event_around(text, at)
+                values, end = event_around(text, at)
+                event = None if values is None else _found(values)
                 if event is not None:
                     self._found.append(event)
                     self._named = self._named or event.is_named
@@ -122,35 +112,8 @@ class CollectiveEvents:
         return table.take(order), groups.known()
 
 
-def _places(text: bytes, sign: bytes) -> Iterator[int]:
-    """Where a sign stands."""
-    at = text.find(sign)
-    while at >= 0:
-        yield at
-        at = text.find(sign, at + 1)
-
-
-def _event_around(text: bytes, at: int) -> tuple[_Found | None, int]:
-    """The complete event of GPU or host that holds a position of the text, None if it is of another kind; and where it ends."""
-    opening = at
-    for _ in range(_OPENINGS):
-        opening = text.rfind(b"{", 0, opening)
-        if opening < 0:
-            break
-        for reach in (_SHORT, _LONG):
-            part = text[opening : opening + max(reach, at - opening + reach)].decode("utf-8", "replace")
-            try:
-                values, length = _decoder.raw_decode(part)
-            except (ValueError, RecursionError):
-                continue
-            end = opening + len(part[:length].encode("utf-8", "replace"))
-            if end > at and isinstance(values.get("ph"), str):
-                return _found(values), end
-            break
-    return None, at + 1
-
-
-def _found(values: dict[str, Any]) -> _Found | None:
+def _found(values: Mapping[str, Any]) -> _Found | None:
+    """What an event of GPU or host says about a collective, None if it says nothing."""
     category, args = values.get("cat"), values.get("args")
     if values["ph"] != "X" or category not in (*_KERNELS, *_HOST) or not isinstance(args, dict):
         return None
