@@ -126,7 +126,7 @@ def match(ranks: Sequence[RankCollectives]) -> Matches:
     keys, group = _groups(ranks)
     meeting = np.full(first[-1], NOT_RECORDED)
     unmatched = np.concatenate([_before_matching(r) for r in ranks] or [np.empty(0, np.uint8)])
-    members = _members(group, first)
+    members = _members(group, first, len(keys))
     count = 0
     for of_ranks in members:
         if len(of_ranks) > 1:
@@ -195,9 +195,9 @@ def _position(key: _Key, description: str, positions: dict[_Key, int], described
     return position
 
 
-def _members(group: IntColumn, first: IntColumn) -> list[list[tuple[int, IntColumn]]]:
+def _members(group: IntColumn, first: IntColumn, groups: int) -> list[list[tuple[int, IntColumn]]]:
     """For each group the ranks that have operations in it, with their rows."""
-    result: list[list[tuple[int, IntColumn]]] = [[] for _ in range(int(group.max(initial=-1)) + 1)]
+    result: list[list[tuple[int, IntColumn]]] = [[] for _ in range(groups)]
     for r in range(len(first) - 1):
         own = group[first[r] : first[r + 1]]
         if not len(own):
