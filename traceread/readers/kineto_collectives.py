@@ -114,7 +114,7 @@ class CollectiveEvents:
 
 def _found(values: Mapping[str, Any]) -> _Found | None:
     """What an event of GPU or host says about a collective, None if it says nothing."""
-    category, args = values.get("cat"), values.get("args")
+    category, args = values.get("cat"), values.get("args", {})
     if values["ph"] != "X" or category not in (*_KERNELS, *_HOST) or not isinstance(args, dict):
         return None
     name = values.get("name")
