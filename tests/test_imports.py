@@ -21,7 +21,6 @@ PIPELINE = (
     "categories",
     "config",
     "run",
-    "run",
     "measurements",
     "findings",
     "rules",
