@@ -621,7 +621,6 @@ cdef inline Text label_end(Text at, Text end) noexcept nogil:
 
 
 cdef Text args_end(Text at, Scan* scan, Event* event) noexcept nogil:
-    cdef uint32_t seen = 0
     cdef Text key
     cdef Py_ssize_t length
     cdef int which
@@ -649,14 +648,10 @@ cdef Text args_end(Text at, Scan* scan, Event* event) noexcept nogil:
             if not heeded(key, length, at, scan):
                 return NULL
             at = value_end(at, scan)
+        elif which <= CORRELATION_CAPITAL:
+            at = quoted_integer_end(at, &event.values[which])  # of a key twice the last one counts, as everywhere
         else:
-            if seen >> which & 1:
-                return NULL
-            seen |= 1 << which
-            if which <= CORRELATION_CAPITAL:
-                at = quoted_integer_end(at, &event.values[which])
-            else:
-                at = label_end(at, scan.end)
+            at = label_end(at, scan.end)
         if at == NULL:
             return NULL
         at = blank_end(at)

@@ -1,0 +1,281 @@
+"""The compiled scanner beside the typed decoder: the same tables and warnings from both, on everything."""
+
+import dataclasses
+import gzip
+import json
+import random
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from kineto_builder import two_steps
+from test_readers_json_events import BREAKING, DAMAGES, edited, edits
+from test_readers_kineto import content
+
+from traceread.errors import TracereadError
+from traceread.readers import kineto, scanner
+from traceread.readers.event_columns import Columns, decoded_many
+from traceread.readers.json_events import EventReader
+from traceread.readers.kineto_collectives import CollectiveEvents
+from traceread.readers.options import ReadOptions
+
+TRACES = Path(__file__).parents[2] / "shared" / "traces" / "kineto"
+
+pytestmark = pytest.mark.skipif(not scanner.is_available(), reason=f"reads with: {scanner.in_use()}")
+
+
+def said(text, chunk=1 << 20, **options):
+    """Everything an EventReader says about a text, and what it shows to whoever looks for collectives, comparable."""
+    collectives = CollectiveEvents()
+    blocks = [text[i : i + chunk] for i in range(0, len(text), chunk)]
+    reader = EventReader(blocks, ReadOptions(chunk_bytes=chunk, **options), collectives.look)
+    batches = list(reader)
+    fields = [f.name for f in dataclasses.fields(batches[0])] if batches else []
+    return {
+        "columns": {name: np.concatenate([getattr(batch, name) for batch in batches]).tolist() for name in fields},
+        "dtypes": {name: {getattr(batch, name).dtype for batch in batches} for name in fields},
+        "collectives": collectives.__dict__,
+        "form": reader.form,
+        "objects": reader.objects,
+        "events": reader.events,
+        "damage": reader.damage,
+        "marks": reader.marks,
+        "labels": list(reader.labels.items()),
+        "names": list(reader.names),
+        "categories": list(reader.categories),
+        "tracks": list(reader.tracks),
+        "metadata": reader.metadata(["baseTimeNanoseconds", "distributedInfo", "deviceProperties", "host_name"]),
+    }
+
+
+def traced(path, **options):
+    """Everything a trace says, or why it says nothing."""
+    try:
+        return [
+            content(trace) | {"names": list(trace.names), "groups": trace.groups} for trace in kineto.read(path, ReadOptions(**options))
+        ]
+    except TracereadError as error:
+        return type(error), error.message
+
+
+def understood(text):
+    """What the scanner alone makes of events with commas between them, None if it leaves them to the other decoder."""
+    scan = scanner.scan(text, 0, len(text), scanner.room(0, len(text) + 4096))
+    if scan is None:
+        return None
+    columns = Columns()
+    batch = columns.scanned(scan)
+    return None if batch is None else (columns, batch, scan)
+
+
+def same_as_decoded(text):
+    """Whether the scanner understands a text; fails where it makes of it something else than the typed decoder does."""
+    found = understood(text)
+    if found is None:
+        return False
+    columns, batch, scan = found
+    events = decoded_many(text)
+    assert events is not None, text
+    other = Columns()
+    expected = other.batch(events)
+    assert scan.told.objects == len(events), text
+    for field in dataclasses.fields(expected):
+        ours, theirs = getattr(batch, field.name), getattr(expected, field.name)
+        assert ours.dtype == theirs.dtype
+        assert ours.tolist() == theirs.tolist(), (field.name, text)
+    whole, parts = CollectiveEvents(), CollectiveEvents()
+    whole.look(text)
+    for event in scan.told.collectives:
+        parts.look(event)
+    assert parts.__dict__ == whole.__dict__, text
+    for name in ("names", "categories", "tracks", "labels", "events"):
+        assert repr(getattr(columns, name)) == repr(getattr(other, name)), (name, text)
+    return True
+
+
+TEXT = two_steps().text()
+
+
+@pytest.mark.parametrize("layout", ["kineto", "compact", "indent", "shuffled"])
+def test_what_profilers_write_is_understood(layout):
+    text = two_steps().text(layout=layout)
+    start, end = text.index(b"{", text.index(b'"traceEvents"')), text.rindex(b"}", 0, text.rindex(b"]")) + 1
+    assert same_as_decoded(text[start:end])
+
+
+@pytest.mark.parametrize("damage", DAMAGES)
+@pytest.mark.parametrize("layout", ["kineto", "compact", "indent", "shuffled"])
+def test_damage_is_read_alike(damage, layout):
+    text = DAMAGES[damage](two_steps().text(layout=layout))
+    expected = said(text, compiled=False)
+    for chunk in (1, 300, 4000, 1 << 20):
+        for threads in (1, 3):
+            assert said(text, chunk, threads=threads) == expected, (chunk, threads)
+
+
+# --- one event, every value ---------------------------------------------------------------------------------------------
+
+VALUES = [
+    b'"X"', b'"M"', b'"name"', b'"thread_name"', b'"7"', b'"stream 7"', b'"-3"', b'" 7"', b'"1_0"', b'"0x7f"', b'"0x"', b'"07"', b'"1.5"',
+    b'""', b'"\\u00e9"', b'"\\ud83d\\ude00"', b'"\\ud800"', b'"\\udc00"', b'"\\n"', b'"\\q"', b'"\\u12"', b'"a\x01"', b'"a\xff"', b'"\xc3\xa9"',
+    b'"\xed\xa0\x80"', b'"nccl:all_reduce"', b'"open', b"0", b"-0", b"7", b"-1", b"007", b"1.", b".5", b"1.5", b"-1.25", b"1e3", b"1E+2",
+    b"1712195495519689.047", b"0.0005", b"0.00050000", b"0.0015", b"0.00051", b"5.0004999", b"4611686018427387.903", b"4611686018427387.904",
+    b"99999999999999999", b"999999999999999999", b"9223372036854775808", b"18446744073709551615", b"1" * 5000, b"-", b"+1", b"NaN", b"null",
+    b"true", b"nul", b"tru", b"[]", b"{}", b"[1, [2, {}], {\"a\": [3]}]", b'{"name": "deep"}', b"[1,]", b"[,1]", b'{"a" 1}', b"[" * 70 + b"]" * 70,
+    b"[" * 50 + b"]" * 50, b'{"ph": "X", "cat": "kernel", "args": {"Collective name": "x"}}', b"",
+]  # fmt: skip
+KEYS = [b"ph", b"cat", b"name", b"pid", b"tid", b"ts", b"dur", b"args", b"id", b"p\\u0068", b"d\\\\ur"]
+ARGUMENTS = [
+    b"device", b"stream", b"correlation", b"Correlation", b"bytes", b"graph node id", b"fromDevice", b"toDevice", b"name", b"labels",
+    b"wait_on_cuda_event_record_corr_id", b"Input Dims", b"Collective name", b"stre\\u0061m", b"other",
+]  # fmt: skip
+WHOLE = {
+    b"ph": b'"X"', b"cat": b'"kernel"', b"name": b'"gemm"', b"pid": b"0", b"tid": b"7", b"ts": b"1.5", b"dur": b"2", b"args": b'{"device": 0}',
+}  # fmt: skip
+
+
+def event(fields):
+    return b"{" + b", ".join(b'"' + key + b'": ' + value for key, value in fields) + b"}"
+
+
+@pytest.mark.parametrize("phase", [b'"X"', b'"M"', b'"s"'])
+@pytest.mark.parametrize("key", KEYS)
+def test_every_value_of_every_field(phase, key):
+    understood = [same_as_decoded(event((WHOLE | {b"ph": phase, key: value}).items())) for value in VALUES]
+    assert any(understood) != (b"\\u" in key)
+    assert not all(understood)
+
+
+@pytest.mark.parametrize("phase", [b'"X"', b'"M"', b'"s"'])
+@pytest.mark.parametrize("key", ARGUMENTS)
+def test_every_value_of_every_argument(phase, key):
+    for value in VALUES:
+        args = b"{" + b'"cbid": 1, "' + key + b'": ' + value + b"}"
+        same_as_decoded(event((WHOLE | {b"ph": phase, b"name": b'"thread_name"', b"args": args}).items()))
+
+
+@pytest.mark.parametrize("missing", [*WHOLE, None])
+def test_fields_may_be_missing(missing):
+    assert same_as_decoded(event([field for field in WHOLE.items() if field[0] != missing]))
+
+
+def test_a_field_twice_is_left_to_the_other_decoder():
+    for field in WHOLE.items():
+        assert understood(event([*WHOLE.items(), field])) is None
+
+
+@given(st.decimals(0, 10**15, allow_nan=False), st.booleans())
+@settings(derandomize=True, deadline=None)
+def test_times_are_rounded_alike(time, negative):
+    text = (b"-" if negative else b"") + f"{time:f}".encode()
+    assert same_as_decoded(event((WHOLE | {b"ts": text, b"dur": text}).items()))
+
+
+pieces = st.lists(st.sampled_from([*VALUES, b",", b":", b"{", b"}", b"[", b"]", b" ", b"\n", b'"ts"', b'"args"', b'"device"']), max_size=12)
+
+
+@given(st.lists(st.tuples(st.sampled_from([*KEYS, *ARGUMENTS]), st.sampled_from(VALUES)), max_size=8), pieces)
+@settings(derandomize=True, deadline=None, max_examples=300)
+def test_any_event_is_read_as_by_the_typed_decoder_or_not_at_all(fields, stray):
+    same_as_decoded(event(fields))
+    same_as_decoded(event(WHOLE.items()) + b"".join(stray))
+    same_as_decoded(event((WHOLE | {b"args": event(fields)}).items()))
+    same_as_decoded(b", ".join([event(WHOLE.items()), event(fields), event(WHOLE.items())]))
+
+
+# --- whole texts ----------------------------------------------------------------------------------------------------------
+
+
+@given(edits, st.sampled_from(["kineto", "compact", "shuffled"]), st.sampled_from([1, 37, 1000, 1 << 20]), st.sampled_from([1, 2, 4]))
+@settings(derandomize=True, deadline=None, max_examples=200)
+def test_edited_texts_are_read_alike(changes, layout, chunk, threads):
+    text = edited(two_steps().text(layout=layout), changes)
+    assert said(text, chunk, threads=threads) == said(text, compiled=False)
+
+
+@given(st.binary(max_size=300), st.sampled_from(BREAKING))
+@settings(derandomize=True, deadline=None)
+def test_any_bytes_are_read_alike(junk, more):
+    text = TEXT.replace(b'"traceEvents": [', b'"traceEvents": [' + junk + more, 1)
+    assert said(text, 500, threads=2) == said(text, compiled=False)
+
+
+def test_more_short_events_than_there_is_room_for():
+    events = b",".join([b'{"ph":"X"}'] * 5000)
+    assert scanner.scan(events, 0, len(events), scanner.room(0, len(events))) is None
+    assert said(b"[" + events + b"]", 1000) == said(b"[" + events + b"]", compiled=False)
+
+
+def test_names_that_are_all_different():
+    names = [json.dumps(f"é {i}" if i % 3 else f"\\{i}", ensure_ascii=i % 2 == 0) for i in range(5000)]
+    text = (
+        b"["
+        + ",".join(f'{{"ph":"X","cat":"c{i % 7}","name":{name},"pid":{i % 50},"tid":"t{i}"}}' for i, name in enumerate(names)).encode()
+        + b"]"
+    )
+    assert said(text, 20_000, threads=2) == said(text, compiled=False)
+
+
+def test_only_events_about_collectives_are_shown():
+    shown = []
+    list(EventReader([TEXT], ReadOptions(), shown.append))
+    events = [json.loads(text) for text in shown[:-1]]  # the last chunk goes to the other decoder
+    assert {event["name"] for event in events} == {"record_param_comms"}
+
+
+@pytest.mark.parametrize("path", sorted(TRACES.rglob("*.json.gz")), ids=lambda path: path.name)
+def test_real_traces_are_read_alike(path, tmp_path):
+    expected = traced(path, compiled=False)
+    assert traced(path) == expected
+    text = gzip.decompress(path.read_bytes())
+    if len(text) < 16 << 20:
+        plain = tmp_path / "trace.json"
+        plain.write_bytes(text)
+        assert traced(plain, chunk_bytes=50_000, threads=3) == expected
+
+
+@pytest.mark.skipif(not TRACES.exists(), reason="the real traces are not here")
+@pytest.mark.parametrize("name", ["ddp_nccl_metadata", "mi300_resnet_ddp", "torch18_list_form", "h100_qwen"])
+def test_damaged_real_traces_are_read_alike(name, tmp_path):
+    text = gzip.decompress((TRACES / f"{name}.json.gz").read_bytes())[: 3 << 20]
+    chance = random.Random(name)
+    for _ in range(3):
+        broken = edited(text, [(chance.random(), chance.randrange(40), chance.choice(BREAKING)) for _ in range(chance.randrange(1, 8))])
+        path = tmp_path / "trace.json"
+        path.write_bytes(broken)
+        assert traced(path, chunk_bytes=200_000, threads=2) == traced(path, compiled=False)
+
+
+@pytest.mark.parametrize(
+    "how", [[], ["--stacks", "--shapes"], ["--era", "us", "--vendor", "amd"], ["--era", "2021"], ["--era", "ns-epoch", "--sync-events"]]
+)
+def test_simulated_traces_are_read_alike(how, tmp_path):
+    from traceread.cli import main
+
+    assert main(["simulate", "healthy", "-o", str(tmp_path), "--ranks", "1", "--steps", "2", *how]) == 0
+    [path] = [path for path in tmp_path.iterdir() if path.name != "truth.json"]
+    expected = traced(path, compiled=False)
+    assert expected[0]["activities"]
+    assert traced(path, chunk_bytes=10_000, threads=3) == expected
+
+
+# --- which one reads --------------------------------------------------------------------------------------------------------
+
+
+def test_it_is_in_use(monkeypatch):
+    assert scanner.in_use() == "compiled scanner"
+    monkeypatch.setenv(scanner.PURE_PYTHON, "1")
+    assert scanner.in_use() == "pure Python (TRACEREAD_PURE_PYTHON is set)"
+    assert not scanner.is_available()
+    monkeypatch.setattr(scanner, "_HERE", False)
+    assert "was not built" in scanner.in_use()
+
+
+def test_columns_of_other_shapes_are_refused():
+    room = scanner.room(0, 1000)
+    with pytest.raises(ValueError, match="shapes"):
+        scanner.scan(TEXT, 0, 10, room._replace(codes=room.codes[:2]))
+    for start, stop in ((5, 5), (-1, 10), (0, len(TEXT) + 1), (10, 5)):
+        assert scanner.scan(TEXT, start, stop, room) is None
