@@ -101,6 +101,19 @@ class Operation(IntEnum):
         return "unknown operation" if self is Operation.UNKNOWN else self.key.replace("_", "-")
 
 
+class MatrixKind(IntEnum):
+    """What an operator that multiplies matrices is."""
+
+    GEMM = 0
+    ATTENTION = 1
+    CONVOLUTION = 2
+
+    @property
+    def key(self) -> str:
+        """The name in JSON and tables; that of the family of its kernels."""
+        return self.name.lower()
+
+
 ELEMENT_BYTES: dict[str, int] = {
     "": -1,  # position 0: not recorded
     "Byte": 1, "Char": 1, "Bool": 1, "Short": 2, "Int": 4, "Long": 8, "UInt16": 2, "UInt32": 4, "UInt64": 8,
@@ -257,6 +270,19 @@ class CollectiveRecords(Table):
     largest_out: IntColumn = column("int64", "", "all-to-all: most elements got from one peer, -1: not recorded or the same for all")
 
 
+@dataclass(frozen=True, eq=False)
+class MatrixOps(Table):
+    """Framework operators that multiply matrices, as far as their shapes are recorded. Sorted by (start, -end); they may nest."""
+
+    start_ns: IntColumn = column("int64", "ns", "start of the operator's range")
+    end_ns: IntColumn = column("int64", "ns", "end of it")
+    thread: CodeColumn = column("int32", "", "position in Trace.threads")
+    kind: ByteColumn = column("uint8", "", "MatrixKind")
+    dtype: ByteColumn = column("uint8", "", "position in ELEMENT_BYTES, 0: not recorded")
+    flops: IntColumn = column("int64", "FLOP", "multiply-adds twice; attention counts the whole square")
+    bytes: IntColumn = column("int64", "bytes", "of the matrices, read and written once")
+
+
 @dataclass(frozen=True)
 class ProcessGroup:
     """A process group (communicator) as recorded.
@@ -312,6 +338,7 @@ class Trace:
         activities, calls, ranges, stream_waits: the tables.
         collective_records: what was recorded about collective operations.
         groups: the process groups they belong to.
+        matrix_ops: operators that multiply matrices, where shapes are recorded.
         recorded: what the trace holds.
         versions: tool and library versions worth showing, such as {"nsys": "2025.1.3", "schema": "3.17.2"}.
         notices: warnings about this trace.
@@ -345,6 +372,7 @@ class Trace:
     truncated: bool = False
     collective_records: CollectiveRecords = field(default_factory=CollectiveRecords.empty)
     groups: tuple[ProcessGroup, ...] = ()
+    matrix_ops: MatrixOps = field(default_factory=MatrixOps.empty)
 
     def __repr__(self) -> str:
         return f"<Trace rank {self.rank}, {len(self.activities)} activities, {self.device.name or 'unknown device'}, {self.source}>"

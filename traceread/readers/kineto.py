@@ -36,6 +36,7 @@ from traceread.model import (
 from traceread.readers.event_columns import ABSENT, EventBatch, Scalar
 from traceread.readers.json_events import EventReader
 from traceread.readers.kineto_collectives import CollectiveEvents
+from traceread.readers.kineto_matrices import MatrixEvents
 from traceread.readers.microseconds import LIMIT_NS
 from traceread.readers.options import DEFAULTS, ReadOptions
 from traceread.readers.unpacking import Unpacked
@@ -132,8 +133,8 @@ def read(path: Path, options: ReadOptions = DEFAULTS) -> list[Trace]:
     """
     unpacked = Unpacked(path, options)
     with closing(unpacked.blocks()) as blocks:
-        collectives = CollectiveEvents()
-        reader = EventReader(blocks, options, collectives.look)
+        whole = _WholeEvents()
+        reader = EventReader(blocks, options, whole.look)
         rows = _Rows()
         for batch in reader:
             rows.add(batch, reader.categories)
@@ -141,7 +142,20 @@ def read(path: Path, options: ReadOptions = DEFAULTS) -> list[Trace]:
     rows.shift(_base_ns(metadata))
     if not (rows.gpu.rows or rows.calls.rows or rows.ranges.rows):
         raise _nothing_usable(path, reader, unpacked.cut)
-    return _Capture(path, reader, rows, metadata, collectives, unpacked.cut).traces()
+    return _Capture(path, reader, rows, metadata, whole, unpacked.cut).traces()
+
+
+class _WholeEvents:
+    """What is taken out of single events beside their columns."""
+
+    def __init__(self) -> None:
+        self.collectives = CollectiveEvents()
+        self.matrices = MatrixEvents()
+
+    def look(self, text: bytes) -> None:
+        """Keeps what a stretch of text says."""
+        self.collectives.look(text)
+        self.matrices.look(text)
 
 
 # --- rows by kind ------------------------------------------------------------------------------------------------------
@@ -241,13 +255,13 @@ class _Capture:
     """What the rows, labels and metadata of one file add up to."""
 
     def __init__(
-        self, path: Path, reader: EventReader, rows: _Rows, metadata: dict[str, Any], collectives: CollectiveEvents, cut: str
+        self, path: Path, reader: EventReader, rows: _Rows, metadata: dict[str, Any], whole: _WholeEvents, cut: str
     ) -> None:
         self._path = path
         self._reader = reader
         self._rows = rows
         self._metadata = metadata
-        self._collectives = collectives
+        self._whole = whole
         self._cut = cut
         self._names: list[str] = list(reader.names)
         self._pid = np.array([_whole(pid) for pid, _ in reader.tracks], np.int64)
@@ -263,7 +277,9 @@ class _Capture:
         job = job if isinstance(job, dict) else {}
         rank, world_size = _whole(job.get("rank")), _whole(job.get("world_size"))
         of_track = dict(zip(self._reader.tracks, thread_of.tolist(), strict=True))
-        records, groups = self._collectives.table(lambda p, t: of_track.get((p, t), -1), _base_ns(self._metadata), job, max(rank, -1))
+        base_ns = _base_ns(self._metadata)
+        records, groups = self._whole.collectives.table(lambda p, t: of_track.get((p, t), -1), base_ns, job, max(rank, -1))
+        matrices = self._whole.matrices.table(lambda p, t: of_track.get((p, t), -1), base_ns)
         host = self._metadata.get("host_name")
         first = min((int(t.start_ns.min()) for t in (activities, calls, ranges) if len(t)), default=0)
         notices = self._notices()  # after the tables: they add to what there is to say
@@ -296,6 +312,7 @@ class _Capture:
                     truncated=self._reader.damage.truncated,
                     collective_records=records,
                     groups=groups,
+                    matrix_ops=matrices,
                 )
             )
         return result

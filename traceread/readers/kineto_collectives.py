@@ -68,7 +68,7 @@ class CollectiveEvents:
         end = 0
         for at in sorted(at for sign in signs for at in places(text, sign)):
             if at >= end:
-                values, end = event_around(text, at)
+                values, _, end = event_around(text, at)
                 event = None if values is None else _found(values)
                 if event is not None:
                     self._found.append(event)

@@ -19,8 +19,8 @@ class _Decimal(str):
 _decoder = json.JSONDecoder(strict=False, parse_float=_Decimal, parse_constant=lambda _: None)
 
 
-def event_around(text: bytes, at: int) -> tuple[dict[str, Any] | None, int]:
-    """The event that holds a position of the text, decimal numbers as text, and where it ends; None if it is not complete."""
+def event_around(text: bytes, at: int) -> tuple[dict[str, Any] | None, int, int]:
+    """The event that holds a position of the text, decimal numbers as text, and where it begins and ends; None if it is not complete."""
     opening = at
     for _ in range(_OPENINGS):
         opening = text.rfind(b"{", 0, opening)
@@ -34,9 +34,9 @@ def event_around(text: bytes, at: int) -> tuple[dict[str, Any] | None, int]:
                 continue
             end = opening + len(part[:length].encode("utf-8", "replace"))
             if end > at and isinstance(values.get("ph"), str):
-                return values, end
+                return values, opening, end
             break
-    return None, at + 1
+    return None, at, at + 1
 
 
 def places(text: bytes, sign: bytes) -> Iterator[int]:

@@ -15,6 +15,7 @@ from traceread.model import (
     CodeColumn,
     CollectiveRecords,
     IntColumn,
+    MatrixOps,
     ProcessGroup,
     RangeKind,
     Ranges,
@@ -25,7 +26,7 @@ from traceread.model import (
 )
 
 _T = TypeVar("_T", bound=Table)
-_Tables = tuple[Activities, Calls, Ranges, StreamWaits, CollectiveRecords]
+_Tables = tuple[Activities, Calls, Ranges, StreamWaits, CollectiveRecords, MatrixOps]
 _LARGEST_ID = 1 << 62
 
 
@@ -99,7 +100,7 @@ def joined(traces: Sequence[Trace]) -> Trace:
         group_of = np.array([groups.setdefault(group, len(groups)) for group in trace.groups], np.int32)
         part, highest = _recoded(trace, name, thread_of, group_of, highest)
         parts.append(part)
-    activities, calls, ranges, waits, records = zip(*parts, strict=True)
+    activities, calls, ranges, waits, records, matrices = zip(*parts, strict=True)
     spans = [trace.capture_ns or extent(trace) or (0, 0) for trace in traces]
     files = tuple(dict.fromkeys(file for trace in traces for file in trace.files))
     shown = ", ".join(file.name for file in files[:3]) + (f" and {len(files) - 3} more" if len(files) > 3 else "")
@@ -120,6 +121,7 @@ def joined(traces: Sequence[Trace]) -> Trace:
         stream_waits=_stacked(waits),
         collective_records=_stacked(records),
         groups=tuple(groups),
+        matrix_ops=_stacked(matrices),
         recorded=frozenset().union(*(trace.recorded for trace in traces)),
         versions=versions,
         notices=(*dict.fromkeys(notice for trace in traces for notice in trace.notices), Notice("joined-windows", message)),
@@ -147,7 +149,8 @@ def _recoded(trace: Trace, name: CodeColumn, thread_of: CodeColumn, group_of: Co
     records = trace.collective_records
     thread, group = np.append(thread_of, np.int32(-1)), np.append(group_of, np.int32(-1))  # -1 stays -1
     records = records.replace(thread=thread[records.thread], group=group[records.group], correlation=moved(records.correlation))
-    return (activities, calls, ranges, waits, records), max(used, highest + offset)
+    matrices = trace.matrix_ops.replace(thread=thread[trace.matrix_ops.thread])
+    return (activities, calls, ranges, waits, records, matrices), max(used, highest + offset)
 
 
 def _stacked(tables: Sequence[_T]) -> _T:

@@ -1,0 +1,126 @@
+"""Operators that multiply matrices in a PyTorch trace, with what their recorded shapes say they do, decoded while the text goes by."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from typing import Any
+
+import msgspec
+import numpy as np
+
+from traceread.model import MatrixOps
+from traceread.readers.event_columns import Scalar
+from traceread.readers.microseconds import LIMIT_NS, nanoseconds
+from traceread.readers.operator_flops import OPERATORS, OperatorWork, work_of
+from traceread.readers.whole_events import event_around
+
+_SIGN = re.compile(rb'"(?:%s)"' % b"|".join(re.escape(name.encode()) for name in OPERATORS))
+_SHAPES = (b'"Input Dims"', b'"Input dims"')
+_HOST = ("cpu_op", "Operator")
+_WHOLE = 1 << 16  # a text up to this long may be a single event
+_ROWS = 8192  # rows kept as Python objects at once
+_SHAPES_KEPT = 1 << 14
+
+
+class _Args(msgspec.Struct, gc=False):
+    dims: msgspec.Raw = msgspec.field(default=msgspec.Raw(), name="Input Dims")
+    older_dims: msgspec.Raw = msgspec.field(default=msgspec.Raw(), name="Input dims")
+    types: msgspec.Raw = msgspec.field(default=msgspec.Raw(), name="Input type")
+    concrete: msgspec.Raw = msgspec.field(default=msgspec.Raw(), name="Concrete Inputs")
+
+
+class _Event(msgspec.Struct, gc=False):
+    ph: str = ""
+    cat: str = ""
+    name: str = ""
+    pid: Scalar = None
+    tid: Scalar = None
+    ts: msgspec.Raw = msgspec.Raw()
+    dur: msgspec.Raw = msgspec.Raw()
+    args: _Args | None = None
+
+
+_decode = msgspec.json.Decoder(_Event).decode
+_REFUSED = (msgspec.MsgspecError, UnicodeDecodeError, RecursionError)
+
+
+class MatrixEvents:
+    """Collects operators that multiply matrices from stretches of text that hold whole events, some 50 bytes for each."""
+
+    def __init__(self) -> None:
+        self._times: list[tuple[bytes, bytes]] = []
+        self._works: list[tuple[int, OperatorWork]] = []
+        self._tracks: dict[tuple[Scalar, Scalar], int] = {}
+        self._parts: list[np.ndarray[Any, np.dtype[np.int64]]] = []
+        self._known: dict[tuple[str, bytes, bytes, bytes], OperatorWork | None] = {}
+
+    def look(self, text: bytes) -> None:
+        """Keeps what a stretch of text says about such operators."""
+        if not any(sign in text for sign in _SHAPES):
+            return
+        end = 0
+        for match in _SIGN.finditer(text):
+            if match.start() < end:
+                continue
+            event = _alone(text) if len(text) <= _WHOLE else None
+            if event is not None:
+                self._keep(event)
+                return
+            values, start, end = event_around(text, match.start())
+            event = None if values is None else _alone(text[start:end])
+            if event is not None:
+                self._keep(event)
+
+    def _keep(self, event: _Event) -> None:
+        args = event.args
+        if event.ph != "X" or event.cat not in _HOST or args is None:
+            return
+        key = (event.name, bytes(args.dims or args.older_dims), bytes(args.types), bytes(args.concrete))
+        if key not in self._known:
+            if len(self._known) >= _SHAPES_KEPT:
+                self._known.clear()
+            self._known[key] = work_of(event.name, *(_value(part) for part in key[1:]))
+        work = self._known[key]
+        if work is None:
+            return
+        track = self._tracks.setdefault((event.pid, event.tid), len(self._tracks))
+        self._times.append((bytes(event.ts), bytes(event.dur)))
+        self._works.append((track, work))
+        if len(self._times) >= _ROWS:
+            self._pack()
+
+    def _pack(self) -> None:
+        """Makes columns of the rows kept as objects: start, duration, track, kind, dtype, FLOPs, bytes; drops those without a time."""
+        start, start_read = nanoseconds([ts for ts, _ in self._times])
+        dur, dur_read = nanoseconds([dur for _, dur in self._times])
+        work = np.array([(track, *work) for track, work in self._works], np.int64).reshape(-1, 5)
+        self._parts.append(np.column_stack((start, np.maximum(dur, 0), work))[start_read & dur_read])
+        self._times, self._works = [], []
+
+    def table(self, thread_of: Callable[[Scalar, Scalar], int], base_ns: int) -> MatrixOps:
+        """The operators in order of start.
+
+        Args:
+            thread_of: position of the thread of a (pid, tid), -1 if it has none.
+            base_ns: what times count from.
+        """
+        self._pack()
+        start, dur, track, *work = np.concatenate(self._parts).T
+        start = start + base_ns
+        threads = np.array([thread_of(*track) for track in self._tracks] or [-1], np.int32)
+        table = MatrixOps(start, start + dur, threads[track], *work)
+        usable = np.flatnonzero((np.abs(start) < LIMIT_NS) & (table.thread >= 0))
+        return table.take(usable[np.lexsort((-table.end_ns[usable], table.start_ns[usable]))])
+
+
+def _alone(text: bytes) -> _Event | None:
+    """The event that a text is, None if it is not one and nothing else."""
+    try:
+        return _decode(text)
+    except _REFUSED:
+        return None
+
+
+def _value(text: bytes) -> Any:
+    return msgspec.json.decode(text) if text else None
