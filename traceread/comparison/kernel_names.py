@@ -10,8 +10,8 @@ _CASTS = re.compile(r"\((?:bool|(?:unsigned )?(?:char|short|int|long|long long))
 _SUFFIXES = re.compile(r"(?<=\d)(?:ull|ul|u|ll|l)\b", re.IGNORECASE)
 _SPACES = re.compile(r"\s+")
 _TILES = re.compile(
-    r"(?<![a-z\d])\d+x\d+(?:x\d+)*"  # 128x256, 64x3
-    r"|(?<=stages)_?\d+|(?<=stage)_?\d+|(?<=align)\d+|(?<=ldg)\d+|(?<=splitk)_?\d+|(?<=warp)\d+"
+    r"(?<=stages)_?\d+(?:x\d+)*|(?<=stage)_?\d+|(?<=align)\d+|(?<=ldg)\d+|(?<=splitk)_?\d+|(?<=warp)\d+"
+    r"|(?<!\d)\d+x\d+(?:x\d+)*"  # 128x256, 64x3
     r"|(?<=instance )\d+"
 )
 _TRITON_NUMBER = re.compile(r"^(triton_.*?)(?:_?\d+)+(?:d\w*)?$")  # the number Inductor gives, and the hash of the mangled name
