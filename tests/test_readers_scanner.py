@@ -117,22 +117,30 @@ def test_damage_is_read_alike(damage, layout):
 
 # --- one event, every value ---------------------------------------------------------------------------------------------
 
-VALUES = [
+STRINGS = [
     b'"X"', b'"M"', b'"name"', b'"thread_name"', b'"7"', b'"stream 7"', b'"-3"', b'" 7"', b'"1_0"', b'"0x7f"', b'"0x"', b'"07"', b'"1.5"',
-    b'""', b'"\\u00e9"', b'"\\ud83d\\ude00"', b'"\\ud800"', b'"\\udc00"', b'"\\n"', b'"\\q"', b'"\\u12"', b'"a\x01"', b'"a\xff"', b'"\xc3\xa9"',
-    b'"\xed\xa0\x80"', b'"nccl:all_reduce"', b'"open', b"0", b"-0", b"7", b"-1", b"007", b"1.", b".5", b"1.5", b"-1.25", b"1e3", b"1E+2",
-    b"1712195495519689.047", b"0.0005", b"0.00050000", b"0.0015", b"0.00051", b"5.0004999", b"4611686018427387.903", b"4611686018427387.904",
-    b"99999999999999999", b"999999999999999999", b"9223372036854775808", b"18446744073709551615", b"1" * 5000, b"-", b"+1", b"NaN", b"null",
-    b"true", b"nul", b"tru", b"[]", b"{}", b"[1, [2, {}], {\"a\": [3]}]", b'{"name": "deep"}', b"[1,]", b"[,1]", b'{"a" 1}', b"[" * 70 + b"]" * 70,
-    b"[" * 50 + b"]" * 50, b'{"ph": "X", "cat": "kernel", "args": {"Collective name": "x"}}', b"",
+    b'""',    b'"nccl:all_reduce"', b'"\\u00e9"', b'"\\ud83d\\ude00"', b'"\\ud800"', b'"\\udc00"', b'"\\n"', b'"\\q"', b'"\\u12"',
+    b'"a\x01"', b'"a\xff"', b'"\xc3\xa9"', b'"\xed\xa0\x80"', b'"open',
 ]  # fmt: skip
+NUMBERS = [
+    b"0", b"-0", b"7", b"-1", b"007", b"1.", b".5", b"1.5", b"-1.25", b"1e3", b"1E+2", b"-", b"+1", b"NaN",
+    b"1712195495519689.047",
+    b"0.0005", b"0.00050000", b"0.0015", b"0.00051", b"5.0004999", b"4611686018427387.903", b"4611686018427387.904",
+    b"99999999999999999", b"999999999999999999", b"9223372036854775808", b"18446744073709551615", b"1" * 5000,
+]  # fmt: skip
+OTHERS = [
+    b"", b"null", b"true", b"nul", b"tru", b"[]", b"{}", b'[1, [2, {}], {"a": [3]}]', b'{"name": "deep"}', b"[1,]", b"[,1]", b'{"a" 1}',
+    b"[" * 70 + b"]" * 70, b"[" * 50 + b"]" * 50, b'{"ph": "X", "cat": "kernel", "args": {"Collective name": "x"}}',
+]  # fmt: skip
+VALUES = [*STRINGS, *NUMBERS, *OTHERS]
 KEYS = [b"ph", b"cat", b"name", b"pid", b"tid", b"ts", b"dur", b"args", b"id", b"p\\u0068", b"d\\\\ur"]
 ARGUMENTS = [
     b"device", b"stream", b"correlation", b"Correlation", b"bytes", b"graph node id", b"fromDevice", b"toDevice", b"name", b"labels",
     b"wait_on_cuda_event_record_corr_id", b"Input Dims", b"Collective name", b"stre\\u0061m", b"other",
 ]  # fmt: skip
 WHOLE = {
-    b"ph": b'"X"', b"cat": b'"kernel"', b"name": b'"gemm"', b"pid": b"0", b"tid": b"7", b"ts": b"1.5", b"dur": b"2", b"args": b'{"device": 0}',
+    b"ph": b'"X"', b"cat": b'"kernel"', b"name": b'"gemm"', b"pid": b"0", b"tid": b"7", b"ts": b"1.5", b"dur": b"2",
+    b"args": b'{"device": 0}',
 }  # fmt: skip
 
 
