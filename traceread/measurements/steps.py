@@ -370,13 +370,15 @@ def _first_begin(trace: Trace, launches: Launches, range_start: int, capture: tu
     return begin
 
 
-def launched_before_capture(trace: Trace, launches: Launches, inside: npt.NDArray[np.bool_]) -> npt.NDArray[np.bool_]:
-    """True for activities launched before the capture whose activities `inside` marks.
+def launched_before_capture(trace: Trace, launches: Launches, inside: npt.NDArray[np.bool_] | None = None) -> npt.NDArray[np.bool_]:
+    """True for activities launched before the capture; of several captures, before the one whose activities `inside` marks.
 
     They have no launch record and stand on their stream before the first activity that has one; on a stream where none has
     one, before the first such activity of the device. Without any launch record nothing is known, so none is marked.
     """
     activities = trace.activities
+    if inside is None:
+        inside = np.ones(len(activities), bool)
     known = launches.known & inside
     if not known.any():
         return np.zeros(len(activities), bool)
