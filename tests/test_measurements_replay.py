@@ -65,7 +65,7 @@ def test_two_threads_that_take_turns():
     assert replay.error == 0.0
     nodes = replay.graph.nodes
     handed = np.flatnonzero(nodes.giver >= 0)
-    assert len(handed) == 6  # to and fro in each of three steps
+    assert len(handed) == 8  # to and fro in each of three steps and the one before
     assert (nodes.thread[handed] != nodes.thread[nodes.giver[handed]]).all()
 
 

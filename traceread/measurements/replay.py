@@ -11,8 +11,8 @@ import numpy as np
 import numpy.typing as npt
 
 from traceread import intervals
-from traceread.measurements.replay_gpu import NEVER
 from traceread.measurements.replay_graph import HostIntervals, ReplayGraph
+from traceread.measurements.replay_host import NEVER
 from traceread.model import IntColumn
 
 ERROR_LIMIT = 50

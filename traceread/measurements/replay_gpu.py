@@ -11,11 +11,9 @@ import numpy.typing as npt
 from traceread.categories.host import CallRole, HostNames
 from traceread.measurements.idle import SHORT_DISPATCH_NS
 from traceread.measurements.launches import Launches
-from traceread.measurements.replay_host import HostProgram, Nodes
+from traceread.measurements.replay_host import NEVER, HostProgram, Nodes
 from traceread.model import Activities, FlagColumn, IntColumn, Table, Trace, column
 
-NEVER = -(1 << 61)
-"""Earlier than any time."""
 _CLOCK_NS = 2_000
 """Times of different streams agree this well: programmatic launches and rounded clocks overlap a little."""
 _STREAM_WAIT = re.compile(r"^(?:cuda|hip|cu)StreamWaitEvent")
@@ -247,11 +245,11 @@ def time_work(trace: Trace, launches: Launches, nodes: Nodes, work: Work, edges:
     queued = moves & (since_before <= since_launch) & (since_before >= 0) & (since_before <= SHORT_DISPATCH_NS)
     latency = int(np.median(since_launch[idle])) if idle.any() else SHORT_DISPATCH_NS
     pause = int(np.median(since_before[queued])) if queued.any() else 0
-    unexplained = np.where(moves & (nearest < far), nearest, 0)
-    unexplained = np.where(since_launch <= nearest, 0, unexplained)  # a launch explains its latency, however long
+    unexplained = np.where(moves & (nearest < far) & (nearest > SHORT_DISPATCH_NS), nearest, 0)
+    by_launch = since_launch <= nearest
+    unexplained[by_launch & (since_launch <= _LONG_LATENCY_NS)] = 0
     graph = host_names.call_roles(trace.names, trace.calls.name)[nodes.call[node]] == CallRole.GRAPH_LAUNCH
-    inside = graph & (work.before >= 0) & (work.node[work.before] == work.node)  # nodes of a graph keep their distance
-    unexplained = np.where(inside | (unexplained <= SHORT_DISPATCH_NS), 0, unexplained)
+    unexplained[graph & (work.before >= 0) & (work.node[work.before] == work.node)] = 0  # nodes of a graph keep their distance
 
     late = np.flatnonzero(unexplained)
     source = _ended_just_then(trace, work, late)
@@ -259,6 +257,7 @@ def time_work(trace: Trace, launches: Launches, nodes: Nodes, work: Work, edges:
     more = _edges(source[found], late[found], recorded=False)
     edges = Edges(*(np.concatenate(pair) for pair in zip((c for _, c in edges.columns()), (c for _, c in more.columns()), strict=True)))
     unexplained[late[found]] = 0
+    unexplained[by_launch] = 0  # nothing else is known to have held it: its launch took that long
     since_source = start[edges.target] - end[edges.source]
     np.minimum.at(nearest, edges.target, since_source)
 

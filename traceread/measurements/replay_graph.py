@@ -148,7 +148,8 @@ def _with_own_time(nodes: Nodes, waits: Waits) -> Nodes:
 def _choose_windows(steps: Steps, partition: Partition) -> tuple[int, int] | None:
     """The first and last window to replay.
 
-    All from the first to the last used one if they are few enough; else the run of them whose classes are closest to the mean.
+    All from the first to the last used one if they are few enough; else the run of them whose classes are closest to the mean. The
+    window before leads in, uncounted: what a fix lets the host gain in one step shows in the next.
     """
     used = np.flatnonzero(steps.used)
     if not len(used):
@@ -156,7 +157,7 @@ def _choose_windows(steps: Steps, partition: Partition) -> tuple[int, int] | Non
     count = np.bincount(steps.window_of[steps.window_of >= 0], minlength=len(steps.windows))
     first, last = int(used[0]), int(used[-1])
     if int(count[first : last + 1].sum()) <= COMFORTABLE:
-        return first, last
+        return _led_in(first, count), last
     mean = partition.class_ns[used].mean(axis=0)
     best: tuple[float, int, int] | None = None
     for i, begin in enumerate(used.tolist()):
@@ -171,7 +172,12 @@ def _choose_windows(steps: Steps, partition: Partition) -> tuple[int, int] | Non
         distance = float(np.abs(partition.class_ns[mine].mean(axis=0) - mean).sum())
         if best is None or distance < best[0]:
             best = (distance, begin, end)
-    return None if best is None else best[1:]
+    return None if best is None else (_led_in(best[1], count), best[2])
+
+
+def _led_in(first: int, count: npt.NDArray[np.int64]) -> int:
+    """The window before the first one, if something was launched for it and it is not large."""
+    return first - 1 if first and 0 < count[first - 1] <= COMFORTABLE else first
 
 
 def _ends(trace: Trace, steps: Steps, work: Work, first: int, last: int) -> Ends:

@@ -12,15 +12,19 @@ from traceread.categories.host import Blocker
 from traceread.intervals import Intervals
 from traceread.measurements.host_time import HostRows
 from traceread.measurements.launches import Launches
-from traceread.measurements.steps import Steps
+from traceread.measurements.steps import Steps, launched_before_capture
 from traceread.model import CodeColumn, FlagColumn, IntColumn, Table, Trace, column
 
+NEVER = -(1 << 61)
+"""Earlier than any time."""
 HAND_OVER_NS = 50_000
 """A thread that is silent for at least this long may have waited for another thread."""
 DEFAULT_DEPTH = 1_024
 """Launches that a CUDA stream's queue holds; assumed where the capture never shows a full queue."""
 OWN_WAIT_NS = 10_000
 """A blocking call takes no more than this by itself; what it lasts longer it waits."""
+_USUAL_CALL_NS = 10_000
+"""A launch takes no longer by itself, whatever the calls say that may have waited."""
 _LONG_CALL_NS = 20_000
 _RELEASE_NS = 20_000
 """A launch call that waited for room returns so soon after the room came."""
@@ -169,12 +173,16 @@ def _silence(rows: HostRows, thread: int, start: int, end: int) -> Intervals:
 
 
 def _in_flight(trace: Trace, launches: Launches, origin: int) -> IntColumn:
-    """Sorted ends of the launches made before an instant that were unfinished then."""
-    earlier = launches.known & (launches.start_ns < origin) & (trace.activities.end_ns > origin)
+    """Sorted ends of the launches made before an instant that were unfinished then; those before the capture left no call."""
+    running = trace.activities.end_ns > origin
+    earlier = launches.known & (launches.start_ns < origin) & running
     calls, of = np.unique(launches.call[earlier], return_inverse=True)
     ends = np.full(len(calls), np.iinfo(np.int64).min)
     np.maximum.at(ends, of, trace.activities.end_ns[earlier])
-    return np.sort(ends)
+    capture = [(start, end) for start, end in trace.windows_ns if start <= origin < end] or [(NEVER, -NEVER)]
+    inside = (trace.activities.start_ns >= capture[0][0]) & (trace.activities.start_ns < capture[0][1])
+    unrecorded = launched_before_capture(trace, launches, inside) & running
+    return np.sort(np.concatenate((ends, trace.activities.end_ns[unrecorded])))
 
 
 def _queue(
@@ -205,7 +213,7 @@ def _queue(
         return DEFAULT_DEPTH, False, held
     ceiling = int(unfinished[plain].max())
     free = lasted[plain & (unfinished < ceiling - ceiling // 4)]  # these found room
-    usual = int(np.median(free)) if len(free) else 0
+    usual = min(int(np.median(free)), _USUAL_CALL_NS) if len(free) else _USUAL_CALL_NS
     long = plain & (lasted > max(4 * usual, _LONG_CALL_NS))
     over = np.searchsorted(ends, end, side="right") - 1
     released = (over >= 0) & (end - ends[np.maximum(over, 0)] <= usual + _RELEASE_NS)
@@ -226,6 +234,6 @@ def _own_time(
     for code in np.unique(name[held]).tolist():
         same = name == code
         free = lasted[same & ~held]
-        usual = int(np.median(free)) if len(free) else _LONG_CALL_NS // 4
+        usual = min(int(np.median(free)), _USUAL_CALL_NS) if len(free) else _USUAL_CALL_NS // 2
         own[same & held] = np.minimum(lasted[same & held], usual)
     return own

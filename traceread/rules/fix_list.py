@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from traceread.findings import Finding, Skipped
+from traceread.measurements.classes import StepClass
 from traceread.measurements.replay import Removal, Replay
 from traceread.rules.inspection import Inspection
 
@@ -119,8 +120,9 @@ def _by_saving(found: Sequence[Finding], replay: Replay, step_ns: int) -> tuple[
     reached = 0
     while left:
         savings = alone if not gone else {i: replay.saving([*gone, _removal(found[i])]) for i in left}
-        top = max(savings[i] for i in left) - reached
-        close = [i for i in left if (savings[i] - reached) * _CLOSE >= top * (_CLOSE - 1)]
+        next_ = {i: _counted(found[i], savings[i] - reached) for i in left}
+        top = max(next_.values())
+        close = [i for i in left if next_[i] * _CLOSE >= top * (_CLOSE - 1)]
         best = min(close, key=lambda i: (found[i].effort, -savings[i], found[i].rule, found[i].title))
         if savings[best] - reached < least and result:
             break
@@ -144,6 +146,15 @@ def _by_saving(found: Sequence[Finding], replay: Replay, step_ns: int) -> tuple[
     rest = [f for i, f in enumerate(found) if i not in alone and (not f.loss_ns or f.total_loss_ns >= least)]
     rest.sort(key=lambda f: (-f.total_loss_ns, f.effort, f.rule, f.title))
     return (*result, *(_finished(f) for f in rest))
+
+
+def _counted(finding: Finding, saving: int) -> int:
+    """What a saving counts in the order of the list.
+
+    An ideal graph that launches everything at once hides a slow loader as well, and still the loader is the cause: such a saving
+    counts up to the time that launches are charged with.
+    """
+    return min(saving, finding.total_loss_ns) if finding.step_class is StepClass.LAUNCH_BOUND else saving
 
 
 def _removal(finding: Finding) -> Removal:
