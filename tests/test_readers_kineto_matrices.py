@@ -5,8 +5,9 @@ import pytest
 from kineto_builder import BASE_NS, HOST_PID, MAIN, Kineto
 
 from traceread.model import ELEMENT_BYTES, MatrixKind
-from traceread.readers import kineto, kineto_matrices
+from traceread.readers import kineto, kineto_matrices, scanner
 from traceread.readers.kineto_matrices import MatrixEvents
+from traceread.readers.operator_flops import OPERATORS
 from traceread.readers.options import ReadOptions
 
 BF16 = list(ELEMENT_BYTES).index("BFloat16")
@@ -130,3 +131,10 @@ def test_captures_of_one_process_keep_their_operators(tmp_path):
     trace = joined(traces)
     assert rows(trace.matrix_ops) == [*EXPECTED, (1_002_000, 1_006_000, MatrixKind.GEMM, BF16, 2 * 64 * 32 * 16)]
     assert [trace.threads[t].tid for t in trace.matrix_ops.thread.tolist()] == [MAIN, MAIN + 1, MAIN + 1]
+
+
+@pytest.mark.skipif(not scanner.is_available(), reason=f"reads with: {scanner.in_use()}")
+@pytest.mark.parametrize("name", OPERATORS)
+def test_the_compiled_scanner_hands_over_every_operator(name):
+    text = event(name) + b"," + event(name, args={"Call stack": name}) + b"," + event("aten::add")
+    assert scanner.scan(text, 0, len(text), scanner.room(0, len(text))).told.operators == [event(name)]

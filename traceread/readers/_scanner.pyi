@@ -13,6 +13,7 @@ class Scanned:
     tracks: list[tuple[int, int]]
     labels: list[bytes]
     collectives: list[bytes]
+    operators: list[bytes]
     has_shapes: bool
     names_collectives: bool
 

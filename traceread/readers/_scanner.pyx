@@ -539,6 +539,7 @@ cdef struct Event:
     bint odd_time
     bint has_args
     bint names_collective
+    bint has_dimensions
     int64_t values[CORRELATION_CAPITAL + 1]
 
 
@@ -558,6 +559,7 @@ cdef struct Sink:
     Pairs track_table
     Spans labels
     Spans collectives
+    Spans operators
 
 
 cdef inline int known_argument(Text key, Py_ssize_t length) noexcept nogil:
@@ -645,6 +647,8 @@ cdef Text args_end(Text at, Scan* scan, Event* event) noexcept nogil:
         if which == OTHER:
             if is_collective_name(key, length):
                 event.names_collective = True
+            elif is_dimensions(key, length):
+                event.has_dimensions = True
             if not heeded(key, length, at, scan):
                 return NULL
             at = value_end(at, scan)
@@ -769,6 +773,22 @@ cdef inline bint tells_of_collective(Event* event) noexcept nogil:
     return event.name.length >= 10 and memcmp(event.name.start, b"symm_mem::", 10) == 0
 
 
+cdef bint may_multiply(Event* event) noexcept nogil:
+    """Whether an event may be an operator that multiplies matrices, with its shapes; who reads it decides."""
+    cdef Py_ssize_t i
+    cdef Text name = event.name.start
+    if not event.has_dimensions or event.name.length < 8:
+        return False
+    if memcmp(name, b"aten::", 6) != 0 and memcmp(name, b"flash_", 6) != 0:
+        return False
+    for i in range(6, event.name.length - 1):
+        if name[i] == c'm' and (name[i + 1] == c'm' or name[i + 1] == c'v'):
+            return True
+        if i + 3 < event.name.length and (memcmp(name + i, b"conv", 4) == 0 or memcmp(name + i, b"att", 3) == 0):
+            return True
+    return False
+
+
 cdef inline int32_t number_of_slice(Strings* table, Slice* text, Text instead) noexcept nogil:
     """The number of a text; one that is not there counts as empty."""
     return number_of_string(table, instead if text.start == NULL else text.start, text.length)
@@ -797,6 +817,8 @@ cdef bint row_kept(Event* event, Text start, Text end, Sink* sink) noexcept nogi
         sink.integers[field * sink.capacity + row] = event.values[field]
     sink.timed[row] = event.has_start and event.has_duration
     sink.rows += 1
+    if may_multiply(event) and not kept(&sink.operators, start, end):
+        return False
     return not tells_of_collective(event) or kept(&sink.collectives, start, end)
 
 
@@ -847,11 +869,12 @@ cdef class Scanned:
         identities: process and thread ids as written, quotes included, empty for none.
         tracks: positions of process and thread in `identities` for each code.
         labels, collectives: the texts of the events that name threads or processes, and that are about collectives.
+        operators: the texts of the events that may multiply matrices.
         has_shapes, names_collectives: whether some argument has input dimensions, and the name of a collective.
     """
 
     cdef readonly Py_ssize_t rows, objects, events
-    cdef readonly list categories, names, identities, tracks, labels, collectives
+    cdef readonly list categories, names, identities, tracks, labels, collectives, operators
     cdef readonly bint has_shapes, names_collectives
 
 
@@ -882,6 +905,7 @@ cdef void release(Sink* sink) noexcept:
     free(sink.track_table.keys)
     free(sink.labels.bounds)
     free(sink.collectives.bounds)
+    free(sink.operators.bounds)
 
 
 def scan(
@@ -926,6 +950,7 @@ def scan(
         result.identities = strings_in(&sink.identity_table)
         result.tracks = [(sink.track_table.keys[i] >> 32, sink.track_table.keys[i] & 0xffffffff) for i in range(sink.track_table.count)]
         result.labels, result.collectives = spans_in(&sink.labels), spans_in(&sink.collectives)
+        result.operators = spans_in(&sink.operators)
         return result
     finally:
         release(&sink)

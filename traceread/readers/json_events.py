@@ -288,7 +288,7 @@ class EventReader:
         for mark, seen in (("shapes", scan.told.has_shapes), ("collectives", scan.told.names_collectives)):
             if seen:
                 self.marks.add(mark)
-        for event in scan.told.collectives:
+        for event in (*scan.told.collectives, *scan.told.operators):
             self._watch(event)
         return batch
 
