@@ -27,6 +27,7 @@ PIPELINE = (
     "report",
     "selection",
     "comparison",
+    "history",
     "figures",
     "reporters",
     "job",
