@@ -31,7 +31,7 @@ class ClockSource(StrEnum):
     """How the offset of a rank's clock is known."""
 
     REFERENCE = "reference"  # the rank that the others are compared with
-    SHARED = "shared"  # the same file or host, and its collectives agree
+    SHARED = "shared"  # the same file or host, and no collective contradicts
     ZERO = "zero"  # no difference that the collectives would show
     ENDS = "ends"  # from the ends of collectives
     BOUNDS = "bounds"  # the middle of what the collectives allow
@@ -68,6 +68,7 @@ class Offset:
 
 
 _REFERENCE = Offset(0, 0, 0, 0, 0, 0, 0, 0, 0, ClockSource.REFERENCE)
+_SHARED = Offset(0, 0, 0, None, None, 0, 0, 0, 0, ClockSource.SHARED)
 _NONE = Offset(0, 0, 0, None, None, 0, 0, 0, 0, ClockSource.NONE)
 
 
@@ -135,13 +136,28 @@ def _pairs(matches: Matches, sets: list[int]) -> Iterator[tuple[int, int, Offset
             r = sets[r]
         return r
 
+    contradicting: list[tuple[int, int]] = []
     for a, b, measured in (*_symmetric_pairs(matches), *_peer_pairs(matches)):
         if find(a) == find(b):
             continue
         offset = measured.offset(_shared(matches, a, b))
-        if offset is not None:
+        if offset is None:
+            contradicting += [(a, b), (b, a)]
+        else:
             sets[find(b)] = find(a)
             yield a, b, offset
+    for a, b in _sharing(matches):
+        if find(a) != find(b) and not any(find(a) == find(c) and find(b) == find(d) for c, d in contradicting):
+            sets[find(b)] = find(a)
+            yield a, b, _SHARED
+
+
+def _sharing(matches: Matches) -> Iterator[tuple[int, int]]:
+    """Each rank with the first one that has the same clock."""
+    first: dict[str, int] = {}
+    for r, rank in enumerate(matches.ranks):
+        if rank.clock and first.setdefault(rank.clock, r) != r:
+            yield first[rank.clock], r
 
 
 def _shared(matches: Matches, a: int, b: int) -> bool:
