@@ -15,6 +15,8 @@ from pathlib import Path
 
 DOCS = Path(__file__).parent
 SAMPLE = "sample_traces/llama7b/before-kineto"
+LINES = 60
+"""Of the report, so many lines make a picture that can be read."""
 
 _CLI_HEAD = """\
 # The command line
@@ -89,7 +91,7 @@ def _cell(text: str) -> str:
 
 
 def report_picture(root: Path) -> str:
-    """docs/images/report.svg: `traceread report` on the sample, as a terminal of 100 columns shows it."""
+    """docs/images/report.svg: `traceread report` on the sample, as a terminal of 100 columns shows its first lines."""
     from rich.console import Console
     from rich.terminal_theme import SVG_EXPORT_THEME
     from rich.text import Text
@@ -100,11 +102,18 @@ def report_picture(root: Path) -> str:
 
     with contextlib.chdir(root):  # the picture shows the path as one types it
         report = traceread.analyze(SAMPLE)
-    shown = render_text(report_document(report, gaps=3), Screen(100, fancy=True))
+    shown = _top(render_text(report_document(report), Screen(100, fancy=True)))
     console = Console(width=100, record=True, file=io.StringIO(), force_terminal=True, legacy_windows=False)
     console.print(Text(f"$ traceread report {SAMPLE}", style="bold"))
     console.print(Text.from_ansi(shown))
     return console.export_svg(theme=SVG_EXPORT_THEME, code_format=_SVG, unique_id="report")
+
+
+def _top(text: str) -> str:
+    """The whole sections that fit in LINES lines, and a sign that more follow."""
+    lines = text.splitlines()
+    ends = [i for i, line in enumerate(lines) if not line.strip() and i <= LINES]
+    return text if len(lines) <= LINES else "\n".join([*lines[: ends[-1]], "", "…"])
 
 
 def main() -> None:

@@ -27,7 +27,6 @@ PIPELINE = (
     "report",
     "selection",
     "comparison",
-    "history",
     "figures",
     "reporters",
     "job",
