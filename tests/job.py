@@ -11,7 +11,7 @@ import numpy as np
 import traceread
 from traceread.measurements.collectives import Collectives, Evidence, Peers, RankCollectives
 from traceread.model import NOT_RECORDED, Operation, ProcessGroup
-from traceread.simulate import Capture, Node, scenarios, simulate, write_run
+from traceread.simulate import Capture, Fault, Node, scenarios, simulate, write_run
 
 REAL = Path(__file__).parents[2] / "shared" / "traces"
 US, MS = 1_000, 1_000_000
@@ -86,9 +86,9 @@ def steady(ranks, count=40, *, seed=0, noise=2 * US, late=(), transfer=100 * US,
 
 
 @cache
-def simulated(name, *, ranks=None, steps=None, nodes=0, format="kineto", without=(), **capture):
-    """Report and truth of a simulated scenario; `nodes`: spread over so many machines whose clocks differ."""
-    job = scenarios()[name]
+def simulated(job, *, ranks=None, steps=None, nodes=0, format="kineto", without=(), **capture):
+    """Report and truth of a simulated job or scenario; `nodes`: spread over so many machines whose clocks differ."""
+    job = scenarios()[job] if isinstance(job, str) else job
     changes = {} if steps is None else {"steps": steps}
     if ranks is not None:
         changes["ranks"] = ranks
@@ -102,6 +102,13 @@ def simulated(name, *, ranks=None, steps=None, nodes=0, format="kineto", without
         file.unlink()
     directory.rmdir()
     return report, truth
+
+
+def with_fault(*broken, rank=2):
+    """A job of which one rank does these phases in every step and the others do not."""
+    job = scenarios()["straggler-sync"]
+    step = tuple(replace(p, broken=broken, ranks=(rank,)) if isinstance(p, Fault) else p for p in job.step)
+    return replace(job, name="planted", step=step)
 
 
 OFFSETS = (0, -50 * MS, 50 * MS, 1_234_567, -7 * US, 300 * US, -20 * MS, 43_210 * US)
