@@ -36,6 +36,7 @@ _EACH_BYTES = 4 << 20
 _LOOK_S = 5.0
 _PATIENCE_S = 60.0
 _NAP_S = 0.02
+_GRACE_S = 5.0
 
 
 @dataclass(frozen=True)
@@ -158,8 +159,8 @@ def _in_processes(function: Callable[[P], T], parts: Sequence[P], names: Sequenc
                 try:
                     outcome: Outcome[T] = connection.recv()
                 except (EOFError, OSError):
-                    process.join()
                     connection.close()
+                    process.join(_GRACE_S)
                     outcome = Outcome(position, None, _lost(names[position], process.exitcode))
                     if following is not None:
                         start(following)
@@ -170,7 +171,7 @@ def _in_processes(function: Callable[[P], T], parts: Sequence[P], names: Sequenc
                         connection.close()  # which ends it
                 yield outcome
     finally:
-        for process, _ in working.values():
+        for process in started:  # those that have nothing to do any more too: they have nothing to finish
             process.kill()
         for process in started:
             process.join()
@@ -188,7 +189,9 @@ def _serve(connection: Connection, function: Callable[[Any], Any]) -> None:
 
 
 def _lost(name: str, exitcode: int | None) -> WorkerLost:
-    if exitcode is not None and exitcode < 0:
+    if exitcode is None:
+        how = "does not answer any more"
+    elif exitcode < 0:
         how = f"was killed by signal {-exitcode}" + (", as the system does when memory runs out" if exitcode == -9 else "")
     else:
         how = f"ended with exit code {exitcode}"
