@@ -5,7 +5,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from building import MS, US, Build, analyse
-from hypothesis import given, settings
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from job import moved, rank, simulated, table, true_waits
 
@@ -194,7 +194,7 @@ def test_communication_that_is_no_kernel_belongs_to_no_collective():
 spans = st.lists(st.tuples(st.integers(0, 300), st.integers(1, 60)).map(lambda p: (p[0], p[0] + p[1])), max_size=8)
 
 
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=80, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(compute=spans, communication=spans, data=st.data())
 def test_parts_add_up_exactly(compute, communication, data):
     communication.sort()
