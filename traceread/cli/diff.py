@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import argparse
-import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from traceread.cli import options
+from traceread.cli.gates import add_gates, report_gates
 
 if TYPE_CHECKING:
     from traceread.cli.options import Subparsers
-    from traceread.comparison.gates import Gate, GateResult
+    from traceread.comparison.gates import Gate
     from traceread.comparison.side import Side
 
 
@@ -32,19 +32,10 @@ def add_parser(subparsers: Subparsers) -> None:
     fair.add_argument("--allow-mismatch", type=_keys, action="extend", default=[], metavar="KEY,…", help="compare keys that may differ")
     set_help = "a value of a compare key that is not recorded, for both sides or KEY=BEFORE:AFTER"
     fair.add_argument("--set", type=_declared, action="append", default=[], metavar="KEY=VALUE", help=set_help)
-    add_gates(parser)
-    gates = next(g for g in parser._action_groups if g.title == "gates")
+    gates = add_gates(parser)
     gates.add_argument("--fail-if-slower", type=_slower, action="append", dest="gates", metavar="LIMIT", help="such as 2%% or 5ms a step")
     if_help = "such as 'exposed_communication>+5ms' or 'median>2%%'; may be repeated"
     gates.add_argument("--fail-if", type=_gate, action="append", dest="gates", metavar="METRIC>LIMIT", help=if_help)
-
-
-def add_gates(parser: argparse.ArgumentParser) -> None:
-    """--strict, --junit and --github."""
-    group = parser.add_argument_group("gates", "a gate that fails makes the exit code 3")
-    group.add_argument("--strict", action="store_true", help="a gate that cannot be decided fails too")
-    group.add_argument("--junit", type=Path, metavar="FILE", help="write the gates as JUnit XML")
-    group.add_argument("--github", action="store_true", help="write the gates as annotations of a GitHub workflow, on stderr")
 
 
 def run(args: argparse.Namespace) -> int:
@@ -61,28 +52,6 @@ def run(args: argparse.Namespace) -> int:
     data = output.format in ("json", "csv")
     output.write(render_diff(found, output.format, gates) if data else output.document(diff_document(found, gates)))
     return report_gates(args, gates, f"{args.before} → {args.after}")
-
-
-def report_gates(args: argparse.Namespace, gates: Sequence[GateResult], suite: str) -> int:
-    """The exit code; gates are written where the options ask for it, and what fails or is not decided is said on stderr."""
-    from traceread.comparison.gates import State, has_failed
-
-    if args.junit is not None:
-        from traceread.reporters.files import write_text
-        from traceread.reporters.junit import junit_xml
-
-        write_text(args.junit, junit_xml(gates, suite, args.strict))
-    if args.github:
-        from traceread.reporters.github import workflow_commands
-
-        for line in workflow_commands(gates, args.strict):
-            print(line, file=sys.stderr)
-    for gate in gates:
-        if gate.state is not State.PASSED and not args.quiet and not args.github:
-            print(f"traceread: gate {gate.message}", file=sys.stderr)
-    from traceread.cli import DONE, GATE
-
-    return GATE if has_failed(gates, args.strict) else DONE
 
 
 def _side(args: argparse.Namespace, path: str) -> Side:

@@ -67,6 +67,7 @@ class SavedWindow(msgspec.Struct, frozen=True):
     used: bool = False
     hidden_communication: int = 0
     hidden_copy: int = 0
+    exposed_wait: int | None = None
 
 
 class SavedSummary(msgspec.Struct, frozen=True):
@@ -206,6 +207,16 @@ class Side:
             if window.used and window.step in wanted:
                 steps.setdefault(window.rank, []).append(window.end_ns - window.start_ns)
         return {rank: tuple(ns) for rank, ns in sorted(steps.items())}
+
+    @cached_property
+    def rank_own_ns(self) -> dict[int, int]:
+        """Mean step of every rank without its waiting for the others, where that is told apart: what makes a rank slow itself."""
+        wanted = set(self.saved.steps.used)
+        own: dict[int, list[int]] = {}
+        for w in self.saved.partition:
+            if w.used and w.step in wanted:
+                own.setdefault(w.rank, []).append(w.end_ns - w.start_ns - (w.exposed_wait or 0))
+        return {rank: (2 * sum(ns) + len(ns)) // (2 * len(ns)) for rank, ns in sorted(own.items())}
 
     @cached_property
     def kernel_steps(self) -> int:
