@@ -27,6 +27,7 @@ PIPELINE = (
     "report",
     "selection",
     "comparison",
+    "history",
     "figures",
     "reporters",
     "job",
@@ -40,7 +41,7 @@ APART = frozenset(("simulate", "capture"))
 """They know the formats, not the analysis; of the pipeline only the command line knows them."""
 
 HEAVY = frozenset(
-    ("IPython", "dask", "distributed", "fsspec", "jinja2", "nvtx", "pandas", "plotly", "rich", "sqlite_utils", "torch"),
+    ("IPython", "dask", "distributed", "fsspec", "jinja2", "mlflow", "nvtx", "pandas", "plotly", "rich", "sqlite_utils", "torch", "wandb"),
 )
 """Imported inside the functions that use them."""
 
@@ -112,7 +113,7 @@ def goes_up(i):
         return False
     if imported == "traceread" and i.imported == "traceread" and importer in ("reporters", "job"):
         return False  # the version, which the JSON carries and workers must share
-    if i.deferred and imported in SHOWN_BY and importer in ("model", "measurements", "rules", "report", "comparison"):
+    if i.deferred and imported in SHOWN_BY and importer in ("model", "measurements", "rules", "report", "comparison", "history"):
         return False
     if imported not in PIPELINE or importer not in PIPELINE:
         return True  # its place has to be said first

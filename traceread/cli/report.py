@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from typing import TYPE_CHECKING
 
-from traceread.cli import options, run_options
+from traceread.cli import after_report, options, run_options
 
 if TYPE_CHECKING:
     from traceread.cli.options import Subparsers
@@ -31,6 +31,7 @@ def add_parser(subparsers: Subparsers) -> None:
     question_help = "answer this instead: the step if so much of a class were left, such as 'data_wait=0,exposed_communication=50%%'"
     parser.add_argument("--what-if", metavar="QUESTION", help=question_help)
     parser.add_argument("--gaps", type=options.count, default=_GAPS, metavar="N", help=gaps_help)
+    after_report.add_options(parser)
 
 
 def run(args: argparse.Namespace) -> int:
@@ -56,7 +57,7 @@ def run(args: argparse.Namespace) -> int:
 
         text = output.document(report_document(report, args.gaps))
     output.write(text)
-    return 0
+    return after_report.after_report(args, report)
 
 
 def _answer(report: Report, question: str, output: Output) -> str:
