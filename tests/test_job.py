@@ -18,7 +18,7 @@ import traceread
 from traceread import job
 from traceread.cli import main
 from traceread.engine import Workers
-from traceread.errors import CorruptTrace, InputError, SelectionError, TracereadError, TraceNotFound, WorkerLost
+from traceread.errors import CorruptTrace, InputError, SelectionError, TraceNotFound, TracereadError, WorkerLost
 from traceread.readers import discover
 from traceread.simulate import Capture, scenarios, simulate, write_run
 
@@ -74,7 +74,7 @@ def test_only_some_ranks(four):
 
 
 def test_a_rank_that_is_not_there(four):
-    with pytest.raises(SelectionError, match="no rank 7 in .*: it holds 0-3"):
+    with pytest.raises(SelectionError, match=r"no rank 7 in .*: it holds 0-3"):
         traceread.analyze(four, ranks=[1, 7])
 
 
