@@ -519,7 +519,7 @@ def analyze_trace(trace: Trace, options: AnalysisOptions) -> RankReport:
         steps=replace(steps, window_of=np.empty(0, np.int64)),
         host_summary=None if len(trace.activities) else sum_host(trace),
         inspection=inspection,
-        work=measure_work(trace, steps, kernels, collectives),
+        work=measure_work(trace, launches, steps, kernels, collectives, facts.phases),
         timeline=draw_step(trace, launches, steps, busy, idle, idle_names, rows, shown) if shown >= 0 else None,
     )
 

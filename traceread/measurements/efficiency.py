@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 from traceread.errors import Notice
 from traceread.measurements.classes import StepClass
 from traceread.measurements.collectives import RankCollectives
 from traceread.measurements.estimates import Estimates, estimate
 from traceread.measurements.kernels import KernelTable
+from traceread.measurements.launches import Launches
+from traceread.measurements.matrix_work import MatrixWork, find_matrix_work
 from traceread.measurements.precision import prevailing_format
 from traceread.measurements.reconciliation import ExposedParts, Part, Reconciliation, reconcile
+from traceread.measurements.regimes import Pace, Regimes, find_paces, find_regimes
 from traceread.measurements.steps import Steps
 from traceread.measurements.traffic import Traffic, sum_traffic
 from traceread.measurements.utilisation import Utilisation, measure_utilisation
@@ -23,6 +27,8 @@ from traceread.run import Described, Run
 
 MATRIX_FAMILIES = ("gemm", "attention", "convolution")
 """Families of kernels that multiply matrices."""
+
+_ENOUGH_COVERAGE = 0.5
 
 
 @dataclass(frozen=True)
@@ -33,11 +39,16 @@ class RankWork:
         traffic: what it sends.
         copied: bytes copied to the device, per step.
         precision: number format that the names of its kernels show; None if they do not.
+        matrices: matrix products by recorded shapes.
+        families, phases: kernels and launches of families of kernels, and of phases of the step.
     """
 
     traffic: Traffic = field(default_factory=Traffic)
     copied: int = 0
     precision: str | None = None
+    matrices: MatrixWork = field(default_factory=MatrixWork)
+    families: tuple[Pace, ...] = ()
+    phases: tuple[Pace, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -69,6 +80,8 @@ class Efficiency:
         estimates: the least times of a step beside the measured ones.
         reconciliation: the wall time by parts.
         sent: bytes that the critical rank sends to its peers in a step, as far as sizes are recorded.
+        matrices: matrix products of that rank by recorded shapes.
+        regimes: what bounds its kernels.
     """
 
     run: Run
@@ -77,11 +90,31 @@ class Efficiency:
     estimates: Estimates
     reconciliation: Reconciliation
     sent: int = 0
+    matrices: MatrixWork = field(default_factory=MatrixWork)
+    regimes: Regimes = field(default_factory=Regimes)
 
     @property
     def notices(self) -> tuple[Notice, ...]:
         """Warnings about its figures."""
-        return self.utilisation.notices
+        return (*self.utilisation.notices, *self._doubts())
+
+    def _doubts(self) -> Iterator[Notice]:
+        """What cannot be: more than the peak, or more FLOPs than were executed."""
+        u = self.utilisation
+        if u.mfu is not None and u.mfu > 1:
+            yield Notice(
+                "mfu-above-peak", f"MFU comes out at {100 * u.mfu:.0f} %: the model, the batch, the number of GPUs or the peak is wrong"
+            )
+        coverage = self.matrices.coverage
+        if u.model_flops is None or coverage < _ENOUGH_COVERAGE:
+            return
+        executed = self.matrices.flops / coverage
+        if 2 * u.model_flops > 3 * executed:
+            asked = f"training as described takes {u.model_flops / 1e12:.3g} TFLOP a step and GPU"
+            message = (
+                f"{asked}, and the recorded shapes add up to {executed / 1e12:.3g}: a forward pass alone, or another batch; MFU is too high"
+            )
+            yield Notice("flops-not-executed", message)
 
     def mfu_at(self, step_ns: int) -> float | None:
         """MFU if a step took so long; None where MFU is not known."""
@@ -136,16 +169,33 @@ class Efficiency:
                 "wait": self.reconciliation.wait_ns,
                 "again_known": self.reconciliation.again_known,
             },
+            "matrix_work": self.matrices.to_dict({} if u.gpu is None else u.gpu.flops),
+            "regimes": self.regimes.to_dict(),
         }
 
 
 _KINDS = ("valid", "padded", "dropped")
 
 
-def measure_work(trace: Trace, steps: Steps, kernels: KernelTable, collectives: RankCollectives) -> RankWork:
-    """What one rank contributes."""
+def measure_work(
+    trace: Trace,
+    launches: Launches,
+    steps: Steps,
+    kernels: KernelTable,
+    collectives: RankCollectives,
+    phases: npt.NDArray[np.integer],
+) -> RankWork:
+    """What one rank contributes; `phases` is the phase of each activity as in regimes.PHASES."""
     names = [(row.name, row.total_ns) for row in kernels.rows if row.family in MATRIX_FAMILIES]
-    return RankWork(sum_traffic(collectives, steps), _copied(trace, steps), prevailing_format(names))
+    families, of_phase = find_paces(trace, launches, steps, phases)
+    return RankWork(
+        traffic=sum_traffic(collectives, steps),
+        copied=_copied(trace, steps),
+        precision=prevailing_format(names),
+        matrices=find_matrix_work(trace, launches, steps),
+        families=families,
+        phases=of_phase,
+    )
 
 
 def measure_efficiency(
@@ -169,7 +219,9 @@ def measure_efficiency(
     utilisation = measure_utilisation(described, times.step_ns, devices, world_size, work.precision)
     estimates = estimate(utilisation, described.run, times.class_ns, times.hidden_communication_ns, work.traffic, work.copied)
     parts = reconcile(times.class_ns, utilisation.model_flops, utilisation.hardware_flops, waiting)
-    return Efficiency(described.run, described.sources, utilisation, estimates, parts, work.traffic.sent)
+    launching = times.class_ns[StepClass.LAUNCH_BOUND]
+    regimes = find_regimes(work.families, work.phases, work.matrices.kinds, utilisation.gpu, times.step_ns, launching, work.matrices.steps)
+    return Efficiency(described.run, described.sources, utilisation, estimates, parts, work.traffic.sent, work.matrices, regimes)
 
 
 def _copied(trace: Trace, steps: Steps) -> int:

@@ -33,6 +33,9 @@ def efficiency_blocks(report: Report) -> list[Block]:
         blocks.append(_estimates(efficiency))
     if efficiency.utilisation.mfu is not None:
         blocks.append(_parts(efficiency))
+    known = [b.measured for b in efficiency.regimes.families]
+    if efficiency.matrices.flops or (efficiency.utilisation.mfu is not None and any(known)):
+        blocks.append(_bounds(efficiency))
     return blocks
 
 
@@ -176,3 +179,49 @@ def _detail(efficiency: Efficiency, which: Part) -> str:
         Part.HOST: "data wait, host sync, launch-bound, allocation, compile, exposed copies",
         Part.UNCLASSIFIED: "queued, profiler, unattributed",
     }.get(which, "")
+
+
+def _bounds(efficiency: Efficiency) -> Table:
+    """What bounds the kernels, family by family."""
+    found = efficiency.regimes
+    total = sum(b.pace.ns for b in found.families)
+    shown = [b for b in found.families if 50 * b.pace.ns >= total]
+    rows = tuple(
+        (
+            b.pace.name,
+            percent(b.pace.ns, total),
+            duration(b.pace.kernel_ns),
+            "?" if b.pace.launch_ns < 0 else duration(b.pace.launch_ns),
+            _rate(efficiency, b.pace.name),
+            str(b.regime),
+            b.evidence,
+        )
+        for b in shown
+    )
+    numbers = ("share", "kernel", "launch", "of peak")
+    columns = (Column("what bounds kernels"), *(Column(n, right=True) for n in numbers), Column("regime"), Column("because", grows=True))
+    return Table(columns, rows, note=_bounds_note(efficiency))
+
+
+def _rate(efficiency: Efficiency, family: str) -> str:
+    peaks = {} if efficiency.utilisation.gpu is None else efficiency.utilisation.gpu.flops
+    shares = [kind.peak_share(peaks) for kind in efficiency.matrices.kinds if kind.kind.key == family]
+    return part(shares[0]) if shares and shares[0] is not None else ""
+
+
+def _bounds_note(efficiency: Efficiency) -> str:
+    found, matrices = efficiency.regimes, efficiency.matrices
+    notes = []
+    if found.step is not None and found.shares is not None:
+        most = ", ".join(f"{regime} {part(share)}" for regime, share in found.shares.items() if share >= 0.005)
+        notes.append(f"of the step: {most}")
+    if matrices.flops:
+        notes.append(
+            f"{quantity(matrices.flops, 'FLOP')} a step by recorded shapes, which cover {part(matrices.coverage)} of the kernels' time"
+        )
+    slow = [p for p in found.phases if p.busy_share is not None and p.busy_share < 0.9]
+    notes += [
+        f"{p.name}: kernels of {duration(p.kernel_ns)}, a launch every {duration(p.launch_ns)}, so at most {part(p.busy_share or 0)} busy"
+        for p in slow
+    ]
+    return ". ".join(notes)
