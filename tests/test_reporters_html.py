@@ -4,11 +4,12 @@ import pytest
 import reporter_profiles as profiles
 
 from traceread.model import Profile
-from traceread.reporters import render
+from traceread.reporters import render_document
+from traceread.reporters.answer import report_document
 from traceread.reporters.notebook import ROWS
 
 EVERYTHING = profiles.everything()
-FRAGMENT = {"style", "div", "p", "span", "table", "thead", "tbody", "tr", "th", "td", "ol", "ul", "li", "br"}
+FRAGMENT = {"style", "div", "p", "span", "table", "thead", "tbody", "tfoot", "tr", "th", "td", "ol", "ul", "li", "br"}
 TAGS = FRAGMENT | {"html", "head", "meta", "title", "body"}
 
 
@@ -40,22 +41,26 @@ class Reader(HTMLParser):
         return " ".join(" ".join(self.words).split())
 
 
+def page_of(report):
+    return render_document(report_document(report), "html")
+
+
 @pytest.mark.parametrize("name", EVERYTHING)
 def test_page_is_sound_and_loads_nothing(name):
-    page = Reader(render(EVERYTHING[name](), "html"))
+    page = Reader(page_of(EVERYTHING[name]()))
     assert set(page.tags) <= TAGS
-    assert {key for key, _ in page.attributes} <= {"class", "style", "title", "lang", "charset", "name", "content"}
+    assert {key for key, _ in page.attributes} <= {"class", "style", "title", "lang", "charset", "name", "content", "scope"}
 
 
 def test_page_says_what_the_text_says():
     report = profiles.four_ranks()
-    page = Reader(render(report, "html")).text
+    page = Reader(page_of(report)).text
     for words in ("4 of 32 ranks, 1 host", "The largest loss is 7.20 ms (17.1 %)", "recorded: DataLoader __next__ 69.4 %", "[odd-times]"):
         assert words in page
 
 
 def test_names_stay_text():
-    page = render(profiles.hostile(), "html")
+    page = page_of(profiles.hostile())
     assert "<script>" not in page
     assert "\x1b" not in page
     assert "alert(1)" in Reader(page).text

@@ -30,6 +30,12 @@ def add_parser(subparsers: Subparsers) -> None:
     gaps_help = f"so many of the longest idle gaps (default {_GAPS}, at most 20 a rank)"
     question_help = "answer this instead: the step if so much of a class were left, such as 'data_wait=0,exposed_communication=50%%'"
     parser.add_argument("--what-if", metavar="QUESTION", help=question_help)
+    parser.add_argument(
+        "--plotlyjs",
+        choices=("inline", "cdn"),
+        default="inline",
+        help="html: plotly.js within the page, or loaded from cdn.plot.ly when it is opened (default: inline)",
+    )
     parser.add_argument("--gaps", type=options.count, default=_GAPS, metavar="N", help=gaps_help)
     after_report.add_options(parser)
 
@@ -52,6 +58,10 @@ def run(args: argparse.Namespace) -> int:
         from traceread.reporters.csv import report_csv
 
         text = report_csv(report)
+    elif output.format == "html":
+        from traceread.reporters.page import render_page
+
+        text = render_page(report, args.plotlyjs)
     else:
         from traceread.reporters.answer import report_document
 

@@ -8,9 +8,12 @@ from traceread.figures.image import save_image
 from traceread.figures.kernels import plot_families, plot_kernels
 from traceread.figures.partition import plot_ranks, plot_steps
 from traceread.figures.queue_depth import plot_queue_depth
+from traceread.figures.ranks import plot_arrivals, plot_waiting
 from traceread.figures.timeline import plot_timeline
+from traceread.figures.waterfall import plot_waterfall
 
 __all__ = [
+    "plot_arrivals",
     "plot_communication",
     "plot_families",
     "plot_fix_list",
@@ -19,5 +22,7 @@ __all__ = [
     "plot_ranks",
     "plot_steps",
     "plot_timeline",
+    "plot_waiting",
+    "plot_waterfall",
     "save_image",
 ]

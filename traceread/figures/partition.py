@@ -133,6 +133,8 @@ def _stacked(bars: Sequence[_Bar], title: str, dark: bool) -> Figure:
                 "text": None if upright else [duration(b.class_ns[c]) if b.class_ns[c] else "" for b in bars],
             }
         )
+    if not traces:
+        return empty_figure(title, "No time passes in these windows.", dark)
     amount: dict[str, Any] = {"ticksuffix": f" {unit}", "rangemode": "tozero"}
     place: dict[str, Any] = {"type": "category", "showgrid": False}
     if not upright:

@@ -2,22 +2,28 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import numpy.typing as npt
 
 from traceread.figures.labels import exact, label
-from traceread.figures.theme import BACKGROUND, COLORS, empty_figure, make_figure
+from traceread.figures.theme import COLORS, NEUTRAL, empty_figure, make_figure
 from traceread.measurements.classes import StepClass
 from traceread.measurements.ranks import RankTable
 from traceread.measurements.waiting import Split
+from traceread.model import IntColumn
 from traceread.units import percent, plural, unit_for
 
 if TYPE_CHECKING:
     from plotly.graph_objects import Figure
 
 _MOST_STEPS = 200
-_MOST_RANKS = 24  # shown with a name each
+_MOST_OPERATIONS = 1000
+RANK_COLORS = ("#7e4bc9", "#4a6fd6", "#2f8fb0", "#2aa38a", "#5fb35a", "#a3b53a", "#d7a93b", "#e07f4f")
+"""For a few ranks side by side; a ramp, so that nobody takes them for classes."""
+_FULL_COLOR = 5
+"""Percent of a step: waiting must not look worse than it is where all of it is small."""
 
 
 def plot_waiting(table: RankTable, dark: bool = False) -> Figure:
@@ -52,8 +58,9 @@ def plot_waiting(table: RankTable, dark: bool = False) -> Figure:
                 "y": [f"rank {line.rank}" for line in table.lines],
                 "hovertext": hover,
                 "hoverinfo": "text",
-                "colorscale": [[0, BACKGROUND[dark]], [1, COLORS[StepClass.EXPOSED_COMMUNICATION]]],
+                "colorscale": [[0, f"{COLORS[StepClass.EXPOSED_COMMUNICATION]}00"], [1, COLORS[StepClass.EXPOSED_COMMUNICATION]]],
                 "zmin": 0,
+                "zmax": max(_FULL_COLOR, *(100 * cell[0] / cell[1] for row in cells for cell in row if cell and cell[1])),
                 "colorbar": {"ticksuffix": " %"},
             }
         ],
@@ -66,42 +73,52 @@ def plot_waiting(table: RankTable, dark: bool = False) -> Figure:
 
 
 def plot_arrivals(table: RankTable, dark: bool = False) -> Figure:
-    """Every compared operation with the lateness of each rank behind the first to arrive.
+    """How late each rank arrives at the compared operations, behind the first to arrive.
 
-    In a healthy job the points lie on the floor; those of a straggler stand above all others. Of many ranks only those that cost
-    the others most are named, the rest is grey.
+    In a healthy job the points lie on the floor; those of a straggler stand above all others. The ranks that cost the others most
+    have a colour; of the rest the latest is grey. Of more operations than a screen can show each point stands for several in a row.
     """
     m, w = table.matches, table.waiting
     rows = np.flatnonzero((w.split == Split.SPLIT) & (m.meeting >= 0))
     if not len(rows):
         return empty_figure("Arrival at collectives", "No collective of several loaded ranks was matched.", dark)
-    longest = np.zeros(int(m.meeting.max()) + 1, np.int64)
-    np.maximum.at(longest, m.meeting[rows], w.wait_ns[rows])
-    late = longest[m.meeting[rows]] - w.wait_ns[rows]
-    rank = m.rank_of[rows]
+    meeting, rank = m.meeting[rows], m.rank_of[rows]
+    longest = np.zeros(int(meeting.max()) + 1, np.int64)
+    np.maximum.at(longest, meeting, w.wait_ns[rows])
+    late = longest[meeting] - w.wait_ns[rows]
     scale, unit = unit_for(max(int(late.max()), 1))
+    several = -(-len(longest) // _MOST_OPERATIONS)
     by_cost = sorted(range(len(table.lines)), key=lambda r: (-table.lines[r].charged_ns, r))
-    shown, rest = sorted(by_cost[:_MOST_RANKS]), sorted(by_cost[_MOST_RANKS:])
-    traces = []
-    for name, which in [(f"rank {table.lines[r].rank}", [r]) for r in shown] + ([(plural(len(rest), "other rank"), rest)] if rest else []):
-        mine = np.isin(rank, which)
-        traces.append(
-            {
-                "type": "scatter",
-                "mode": "markers",
-                "name": name,
-                "x": m.meeting[rows][mine].tolist(),
-                "y": (late[mine] / scale).tolist(),
-                "marker": {"size": 5, "opacity": 0.3 if len(which) > 1 else 1},
-                "hovertext": [f"<b>{name}</b> arrives {exact(ns)} after the first" for ns in late[mine].tolist()],
-                "hoverinfo": "text",
-            }
-        )
+    named, rest = sorted(by_cost[: len(RANK_COLORS)]), by_cost[len(RANK_COLORS) :]
+    lines = [(f"the latest of {plural(len(rest), 'other rank')}", rest, NEUTRAL)] if rest else []
+    lines += [(f"rank {table.lines[r].rank}", [r], color) for r, color in zip(named, RANK_COLORS, strict=False)]
+    title = "Arrival at collectives, behind the first rank"
     return make_figure(
-        traces,
-        title="Arrival at collectives, behind the first rank",
+        [_arrivals(name, color, *_latest(meeting, late, np.isin(rank, which), several), scale) for name, which, color in lines],
+        title=title if several == 1 else f"{title}; each point is the latest of {several} in a row",
         height=380,
         dark=dark,
         xaxis={"title": {"text": "collective, in order"}},
         yaxis={"ticksuffix": f" {unit}", "rangemode": "tozero"},
     )
+
+
+def _latest(meeting: IntColumn, late: IntColumn, mine: npt.NDArray[np.bool_], several: int) -> tuple[IntColumn, IntColumn]:
+    """The operations, of `several` in a row the first, and the latest arrival of these rows at them."""
+    at, of = np.unique(meeting[mine] // several, return_inverse=True)
+    latest = np.zeros(len(at), np.int64)
+    np.maximum.at(latest, of, late[mine])
+    return at * several, latest
+
+
+def _arrivals(name: str, color: str, at: IntColumn, late: IntColumn, scale: int) -> dict[str, Any]:
+    return {
+        "type": "scatter",
+        "mode": "markers",
+        "name": name,
+        "x": at,
+        "y": late / scale,
+        "marker": {"size": 5, "color": color},
+        "hovertext": [f"<b>{name}</b> arrives {exact(ns)} after the first" for ns in late.tolist()],
+        "hoverinfo": "text",
+    }

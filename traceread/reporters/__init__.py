@@ -53,6 +53,10 @@ def render(report: Report, format: str) -> str:
         from traceread.reporters.csv import report_csv
 
         return report_csv(report)
+    if format == "html":
+        from traceread.reporters.page import render_page
+
+        return render_page(report)
     from traceread.reporters.answer import report_document
 
     return render_document(report_document(report), format)

@@ -26,10 +26,10 @@ def report_document(report: Report, gaps: int = GAPS) -> Document:
     summary = report.summary
     found: list[Block | None] = []
     if summary is None:
-        found += _host_blocks(report)
+        found += host_blocks(report)
     else:
         critical = report.rank(summary.critical_rank)
-        found += [_class_table(report, summary, critical), fix_listing(report)]
+        found += [class_table(report, summary, critical), fix_listing(report)]
         found += [rank_table(report, summary), *efficiency_blocks(report)]
         found += [_kernel_table(critical), gap_listing(report, gaps)]
     said = [Paragraph(step), Paragraph(" ".join(loss), Tone.STRONG)] if loss else [Paragraph(step, Tone.STRONG)]
@@ -37,7 +37,8 @@ def report_document(report: Report, gaps: int = GAPS) -> Document:
     return Document(heading(report), tuple(block for block in blocks if block is not None))
 
 
-def _class_table(report: Report, summary: Summary, critical: RankReport) -> Table:
+def class_table(report: Report, summary: Summary, critical: RankReport) -> Table:
+    """The classes of the mean step of the critical rank, with what stands behind each."""
     mean = summary.mean_ns
     unit = unit_for(mean)
     rows = tuple(
@@ -94,7 +95,7 @@ def _kernel_table(critical: RankReport) -> Table | None:
     )
 
 
-def _host_blocks(report: Report) -> list[Block]:
+def host_blocks(report: Report) -> list[Block]:
     """What the host rows say where there is no GPU work."""
     blocks: list[Block] = []
     for r in report.ranks[:SHOWN]:

@@ -127,7 +127,7 @@ def _reason(efficiency: Efficiency, row: Estimate) -> str:
 
 
 def _stop(efficiency: Efficiency) -> str:
-    """When to stop."""
+    """What cannot be beaten, and when to stop."""
     estimates = efficiency.estimates
     if estimates.least_step_ns is None:
         return ""
@@ -135,11 +135,11 @@ def _stop(efficiency: Efficiency) -> str:
     compute = estimates.of(Resource.COMPUTE)
     if compute.ceiling_ns is not None and efficiency.utilisation.matmul_flops is not None:
         rate = quantity(efficiency.utilisation.matmul_flops, "FLOP/s")
-        text += f"; at the {rate} that large products reach, computing takes {duration(compute.ceiling_ns)}"
-    left = [row.resource.value for row in estimates.rows if not row.done]
-    if not left:
+        left = max(compute.measured_ns - compute.ceiling_ns, 0)
+        text += f"; at the {rate} that large products reach, computing takes {duration(compute.ceiling_ns)}, a gap of {duration(left)}"
+    if estimates.done:
         return f"{text}. No gap is worth more work: stop here"
-    return f"{text}. Start with {left[0]}; stop where a gap is under 1 % of the step"
+    return f"{text}. Stop once gaps are under 1 % of the step"
 
 
 def _parts(efficiency: Efficiency) -> Table:

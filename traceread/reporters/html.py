@@ -27,6 +27,11 @@ def html_fragment(document: Document, rows: int) -> str:
 
 @cache
 def _environment() -> Environment:
+    return make_environment()
+
+
+def make_environment() -> Environment:
+    """Templates with everything that blocks of documents need; names are escaped."""
     from jinja2 import Environment, PackageLoader
 
     environment = Environment(loader=PackageLoader("traceread.reporters"), autoescape=True, trim_blocks=True, lstrip_blocks=True)

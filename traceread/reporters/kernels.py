@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from traceread.measurements.kernels import KernelTime
+from traceread.measurements.kernels import KernelTable, KernelTime
 from traceread.measurements.steps import StepSource
 from traceread.report import RankReport, Report
 from traceread.reporters.document import Cell, Column, Document, Name, Paragraph, Table, Tone
@@ -16,14 +16,23 @@ LIMIT = 25
 def kernels_document(report: Report, rank: RankReport, by: str, limit: int) -> Document:
     """The kernels of one rank per step of its used windows, by "name" or "family", longest first."""
     table = rank.kernels
-    every = table.by_family() if by == "family" else table.rows
-    shown = every[:limit] if limit else every
-    if not every:
+    if not table.rows:
         return Document(heading(report), (Paragraph(f"rank {rank.rank}: no GPU work in the used steps", Tone.STRONG),))
     steps = max(table.steps, 1)
+    of = f" of rank {rank.rank}" if len(report.ranks) > 1 else ""
+    per = f"Per step{of}, over {plural(table.steps, 'step')} of {duration(table.window_ns // steps)}{' in the mean' if steps > 1 else ''}"
+    if rank.steps.source is StepSource.WHOLE_CAPTURE:
+        per = f"Over the capture{of}, {duration(table.window_ns)}"
+    said = Paragraph(f"{per}. Exposed: compute hides communication, both hide copies; share: exposed time of the step.")
+    return Document(heading(report), (said, kernel_table(table, by, limit)))
+
+
+def kernel_table(table: KernelTable, by: str, limit: int) -> Table:
+    """A line per "name" or "family" of a table that is not empty, longest first; `limit` 0 shows all."""
+    every = table.by_family() if by == "family" else table.rows
+    shown = every[:limit] if limit else every
+    steps = max(table.steps, 1)
     unit = unit_for(max(r.total_ns for r in shown) // steps)
-    rows = tuple(_row(r, steps, table.window_ns, unit, by) for r in shown)
-    last = Column("kernel or copy", grows=True) if by == "name" else Column("category", grows=True)
     columns = (
         Column("share", right=True),
         Column(f"exposed {unit[1]}", right=True),
@@ -31,20 +40,11 @@ def kernels_document(report: Report, rank: RankReport, by: str, limit: int) -> D
         Column("×", right=True),
         Column("mean", right=True),
         Column("family"),
-        last,
+        Column("kernel or copy", grows=True) if by == "name" else Column("category", grows=True),
     )
-    of = f" of rank {rank.rank}" if len(report.ranks) > 1 else ""
-    per = f"Per step{of}, over {plural(table.steps, 'step')} of {duration(table.window_ns // steps)}{' in the mean' if steps > 1 else ''}"
-    if rank.steps.source is StepSource.WHOLE_CAPTURE:
-        per = f"Over the capture{of}, {duration(table.window_ns)}"
     more = len(every) - len(shown)
-    return Document(
-        heading(report),
-        (
-            Paragraph(f"{per}. Exposed: compute hides communication, both hide copies; share: exposed time of the step."),
-            Table(columns, rows, note=f"and {plural(more, 'more row')} (--limit 0 shows all)" if more else ""),
-        ),
-    )
+    note = f"and {plural(more, 'more row')} (--limit 0 shows all)" if more else ""
+    return Table(columns, tuple(_row(r, steps, table.window_ns, unit, by) for r in shown), note=note)
 
 
 def _row(r: KernelTime, steps: int, window_ns: int, unit: tuple[int, str], by: str) -> tuple[Cell, ...]:

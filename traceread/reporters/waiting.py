@@ -35,7 +35,7 @@ def ranks_document(report: Report, link_bytes_per_s: float | None = None, agains
     if report.summary is None:
         return Document(heading(report), (Paragraph("No GPU work was recorded, so there is nothing to compare.", Tone.STRONG),))
     blocks: list[Block | None] = [Paragraph(" ".join(ranks_headline(report)), Tone.STRONG), _rank_table(table)]
-    blocks += [_lost_table(table), _operation_table(report, link_bytes_per_s), _wait_listing(table)]
+    blocks += [_lost_table(table), operation_table(report, link_bytes_per_s), wait_listing(table)]
     blocks += [Paragraph(_pipeline(p)) for p in table.pipelines]
     blocks += [Paragraph(_experts(e)) for e in table.experts]
     blocks += [_against_table(against), Paragraph(" ".join(_basis(report)), Tone.FAINT)]
@@ -154,7 +154,8 @@ def _lost_table(table: RankTable) -> Table | None:
     return Table(columns, tuple(rows), title="waiting, over the used steps of all ranks", total=total)
 
 
-def _operation_table(report: Report, link_bytes_per_s: float | None) -> Table | None:
+def operation_table(report: Report, link_bytes_per_s: float | None) -> Table | None:
+    """Communication by group and operation, with its bandwidth; None if there is none."""
     table = report.rank_table
     shown = table.operations[:OPERATIONS]
     if not shown:
@@ -208,7 +209,8 @@ def _rate(bytes_per_s: int) -> str:
     return f"{bytes_per_s / 1e9:.3g} GB/s"
 
 
-def _wait_listing(table: RankTable) -> Listing | None:
+def wait_listing(table: RankTable) -> Listing | None:
+    """The operations in which somebody waited longest, with who and what they waited for; None if nobody waited."""
     if not table.waits:
         return None
     entries = []

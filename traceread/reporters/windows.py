@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from traceread.measurements.steps import WindowKind
 from traceread.names import shorten
 from traceread.report import RankReport, Report
@@ -13,14 +15,17 @@ from traceread.units import duration, unit_for
 
 def windows_document(report: Report) -> Document:
     """A line per window in order of rank and time: length, whether it is used and why not, shares of its classes."""
-    lengths = [w.duration_ns for r in report.ranks for w in r.steps.windows]
-    if not lengths:
+    if not any(r.steps.windows for r in report.ranks):
         return Document(heading(report), (Paragraph("No GPU work was recorded, so there are no step windows.", Tone.STRONG),))
-    several = len(report.ranks) > 1
-    own = own_columns([row for r in report.ranks for row in r.partition.class_ns.tolist()], 6 if several else 7)
-    unit = unit_for(max(lengths))
+    return Document(heading(report), (windows_table(report.ranks, len(report.ranks) > 1),))
+
+
+def windows_table(ranks: Sequence[RankReport], several: bool) -> Table:
+    """A line per window of ranks of which at least one has windows; with a column for the rank where there are several in the job."""
+    own = own_columns([row for r in ranks for row in r.partition.class_ns.tolist()], 6 if several else 7)
+    unit = unit_for(max(w.duration_ns for r in ranks for w in r.steps.windows))
     rows: list[tuple[Cell, ...]] = []
-    for r in report.ranks:
+    for r in ranks:
         notes = _notes(r)
         for i, window in enumerate(r.steps.windows):
             shares = class_cells(r.partition.class_ns[i].tolist(), own)
@@ -32,7 +37,7 @@ def windows_document(report: Report) -> Document:
         *class_columns(own),
         Column("window", grows=True),
     )
-    return Document(heading(report), (Table(columns, tuple(rows)),))
+    return Table(columns, tuple(rows))
 
 
 def why_not_used(rank: RankReport) -> dict[int, str]:
