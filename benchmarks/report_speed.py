@@ -116,9 +116,8 @@ def main() -> int:
     args = parser.parse_args()
     costs = measure(args.paths or large_traces(), args.runs)
     width = max(len(cost.path.name) for cost in costs)
-    print(
-        f"{'trace':{width}}  {'text':>8}  {'median':>7}  {'slowest':>7}  {'cpu':>7}  {'peak':>7}  under {BAR_S:.0f} s and {BAR_BYTES // 10**6} MB"
-    )
+    bar = f"under {BAR_S:.0f} s and {BAR_BYTES // 10**6} MB"
+    print(f"{'trace':{width}}  {'text':>8}  {'median':>7}  {'slowest':>7}  {'cpu':>7}  {'peak':>7}  {bar}")
     for cost in costs:
         size, peak = f"{cost.text_bytes / 1e6:5.1f} MB", f"{cost.peak_bytes / 1e6:4.0f} MB"
         times = f"{cost.median_s:5.2f} s  {max(cost.seconds):5.2f} s  {cost.cpu_s:5.2f} s"
