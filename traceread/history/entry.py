@@ -170,7 +170,7 @@ def _captured(side: Side) -> str | None:
     at = int(side.saved.profile.base_ns) + min((w.start_ns for w in side.saved.partition), default=0)
     if at < _FIRST_REAL_NS or at >= 10**19:
         return None
-    return _iso(datetime.fromtimestamp(at // 10**9, UTC))
+    return _iso(datetime.fromtimestamp(at // 10**9, UTC).replace(microsecond=at % 10**9 // 1000))
 
 
 def _workload(side: Side, gpu: str | None, gpus: int | None) -> str:
@@ -181,7 +181,7 @@ def _workload(side: Side, gpu: str | None, gpus: int | None) -> str:
         f"{gpus or '?'} × {gpu or 'unknown GPU'}",
         *(
             f"{name} {value}"
-            for name, value in (("batch", side.run.get("global_batch_sequences")), ("tokens", model.get("sequence_length")))
+            for name, value in (("batch", side.run.get("global_batch_sequences")), ("sequence", model.get("sequence_length")))
             if value
         ),
         *(str(value) for value in (model.get("precision"),) if value),
@@ -201,7 +201,7 @@ def _stack(side: Side) -> dict[str, Any]:
 
 
 def _iso(at: datetime) -> str:
-    return at.astimezone(UTC).isoformat(timespec="seconds").replace("+00:00", "Z")
+    return at.astimezone(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 
 def _text(value: Any) -> str | None:
