@@ -1,7 +1,10 @@
+import re
+from pathlib import Path
+
 import pytest
 
 from traceread.measurements.classes import StepClass
-from traceread.measurements.reconciliation import Part, Reconciliation, ExposedParts, reconcile
+from traceread.measurements.reconciliation import ExposedParts, Part, Reconciliation, reconcile
 
 MS = 10**6
 
@@ -72,12 +75,18 @@ def test_parts_that_do_not_add_up_are_refused():
         Reconciliation(dict(zip(Part, (143, -43, 0, 0, 0, 0, 0), strict=True)), 100)
 
 
-def test_a_job_at_31_percent():
-    """43 % of the wall time is the model's own computing, at 72 % of the peak: MFU 31 %. The other parts say where the rest went."""
-    found = Reconciliation(dict(zip(Part, (43, 9, 14, 18, 7, 4, 5), strict=True)), 100)
+DOCS = Path(__file__).parents[1] / "docs" / "efficiency.md"
+
+
+def test_the_example_of_the_documentation():
+    """MFU 31 %: 43 % of the wall time is the model's own computing, at 72 % of the peak; the other parts say where the rest went."""
+    text = DOCS.read_text("utf-8").split("## Wall time")[1]
+    shares = {name: int(share) for name, share in re.findall(r"^\| ([a-z ]+) \| (\d+) % \|$", text, re.MULTILINE)}
+    assert tuple(shares.values()) == (43, 9, 14, 18, 7, 4, 5)
+    found = Reconciliation({part: shares[part.words] for part in Part}, 100)
     assert found.share(Part.IMBALANCE) == 0.18
     assert found.rate_while_computing(0.31) == pytest.approx(0.721, abs=0.0005)
-    assert sum(found.share(part) for part in Part) == pytest.approx(1)
+    assert "43 % of the time at 72 % of the peak are 31 %" in text
 
 
 def test_nothing_computed():
