@@ -7,7 +7,7 @@ import pytest
 from job import DRIFTS, EPOCH, MS, OFFSETS, REAL, US, moved, part, rank, simulated, steady
 
 import traceread
-from traceread.measurements.clocks import ClockSource, align_clocks, pairwise
+from traceread.measurements.clocks import ClockSource, align_clocks
 from traceread.measurements.matching import match
 from traceread.model import Operation, ProcessGroup
 
@@ -57,8 +57,7 @@ def test_a_shared_clock_that_collectives_contradict_is_not_believed():
 def test_bounds_are_those_of_causality():
     a = rank(0, [(0, 100 * US), (MS, MS + 40 * US)])
     b = rank(1, [(30 * US, 102 * US), (MS - 20 * US, MS + 41 * US)])
-    ((first, second, offset),) = pairwise(match([a, b]))
-    assert (first, second) == (0, 1)
+    offset = clocks_of([a, b]).offsets[1]
     assert (offset.low_ns, offset.high_ns) == (max(30 - 100, -20 - 40) * US, min(102 - 0, 41 - 0) * US)
 
 
@@ -69,6 +68,14 @@ def test_ranks_that_cannot_be_one_clock_are_not_compared():
     clocks = clocks_of([rank(0, spans), rank(1, other)])
     assert not clocks.comparable
     assert clocks.offsets[1].source is ClockSource.NONE
+
+
+def test_ranks_of_two_jobs_are_compared_among_themselves():
+    spans = [(i * 10 * MS, i * 10 * MS + 10 * US) for i in range(4)]
+    other = [(start + shift * MS, end + shift * MS) for (start, end), shift in zip(spans, (0, 3, 1, 4), strict=True)]
+    clocks = clocks_of([rank(r, other if r in (1, 3) else spans, world=4) for r in range(4)])
+    assert not clocks.comparable
+    assert clocks.reference == (0, 1, 0, 1)
 
 
 def test_ranks_of_different_groups_are_reached_over_a_common_one():

@@ -7,7 +7,7 @@ Alignment serves comparisons between ranks. It never changes a rank's own times.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from enum import StrEnum
 
@@ -68,6 +68,8 @@ class Offset:
 
 
 _REFERENCE = Offset(0, 0, 0, 0, 0, 0, 0, 0, 0, ClockSource.REFERENCE)
+_HUBS = 8
+"""So many members of a group are set beside the others, where the first cannot be compared with all of them."""
 _SHARED = Offset(0, 0, 0, None, None, 0, 0, 0, 0, ClockSource.SHARED)
 _NONE = Offset(0, 0, 0, None, None, 0, 0, 0, 0, ClockSource.NONE)
 
@@ -105,14 +107,14 @@ def align_clocks(matches: Matches) -> Clocks:
     Ranks are compared within the largest groups first; a rank that shares no group with the reference is reached over others,
     and its residuals add up.
     """
-    edges: dict[int, list[tuple[int, Offset]]] = {r: [] for r in range(len(matches.ranks))}
-    sets = list(range(len(matches.ranks)))
-    for a, b, offset in _pairs(matches, sets):
+    count = len(matches.ranks)
+    edges: list[list[tuple[int, Offset]]] = [[] for _ in range(count)]
+    for a, b, offset in _pairs(matches):
         edges[a].append((b, offset))
         edges[b].append((a, _reversed(offset)))
-    offsets: list[Offset] = [_NONE] * len(sets)
-    reference = list(range(len(sets)))
-    for root in range(len(sets)):
+    offsets: list[Offset] = [_NONE] * count
+    reference = list(range(count))
+    for root in range(count):
         if offsets[root] is not _NONE:
             continue
         offsets[root] = replace(_REFERENCE, source=ClockSource.REFERENCE if edges[root] else ClockSource.NONE)
@@ -127,28 +129,54 @@ def align_clocks(matches: Matches) -> Clocks:
     return Clocks(tuple(offsets), tuple(reference))
 
 
-def _pairs(matches: Matches, sets: list[int]) -> Iterator[tuple[int, int, Offset]]:
-    """Pairs of ranks whose clocks can be compared, so few that they connect what can be connected; `sets` tells what already is."""
+class _Sets:
+    """Which ranks can be compared with each other so far."""
 
-    def find(r: int) -> int:
-        while sets[r] != r:
-            sets[r] = sets[sets[r]]
-            r = sets[r]
+    def __init__(self, count: int) -> None:
+        self._above = list(range(count))
+
+    def root(self, r: int) -> int:
+        """The same rank for all of a set."""
+        while self._above[r] != r:
+            self._above[r] = r = self._above[self._above[r]]
         return r
 
-    contradicting: list[tuple[int, int]] = []
-    for a, b, measured in (*_symmetric_pairs(matches), *_peer_pairs(matches)):
-        if find(a) == find(b):
-            continue
-        offset = measured.offset(_shared(matches, a, b))
-        if offset is None:
-            contradicting += [(a, b), (b, a)]
-        else:
-            sets[find(b)] = find(a)
+    def joined(self, a: int, b: int) -> bool:
+        """Whether two ranks are in one set."""
+        return self.root(a) == self.root(b)
+
+    def join(self, a: int, b: int) -> None:
+        """Makes one set of two."""
+        self._above[self.root(b)] = self.root(a)
+
+
+def _pairs(matches: Matches) -> Iterator[tuple[int, int, Offset]]:
+    """Pairs of ranks whose clocks can be compared, so few that they connect what can be connected."""
+    sets = _Sets(len(matches.ranks))
+    contradicting = []
+    start, end = matches.column("start_ns"), matches.column("end_ns")
+    for members in _symmetric_groups(matches):
+        for _ in range(_HUBS):
+            hub = max(members, key=lambda r: (len(members[r]), -r))
+            for r in members:
+                measured = None if sets.joined(hub, r) else _together(matches.meeting, start, end, members[hub], members[r])
+                offset = None if measured is None else estimate_offset(measured, _shared(matches, hub, r))
+                if offset is not None:
+                    sets.join(hub, r)
+                    yield hub, r, offset
+                elif measured is not None:
+                    contradicting.append((hub, r))
+            members = {r: rows for r, rows in members.items() if not sets.joined(hub, r)}
+            if not members:
+                break
+    for a, b, measured in _peer_pairs(matches):
+        if not sets.joined(a, b) and (offset := estimate_offset(measured, _shared(matches, a, b))) is not None:
+            sets.join(a, b)
             yield a, b, offset
     for a, b in _sharing(matches):
-        if find(a) != find(b) and not any(find(a) == find(c) and find(b) == find(d) for c, d in contradicting):
-            sets[find(b)] = find(a)
+        apart = {frozenset((sets.root(c), sets.root(d))) for c, d in contradicting}
+        if not sets.joined(a, b) and {sets.root(a), sets.root(b)} not in apart:
+            sets.join(a, b)
             yield a, b, _SHARED
 
 
@@ -183,32 +211,27 @@ class _Measured:
     b_needs_a: npt.NDArray[np.bool_]
     together: bool
 
-    def offset(self, shared: bool) -> Offset | None:
-        """How far clock b is ahead of clock a; None if no offset is possible."""
-        return estimate_offset(self, shared)
 
-
-def _symmetric_pairs(matches: Matches) -> Iterator[tuple[int, int, _Measured]]:
-    """Each member of a group beside the one with most operations, the groups with most operations first."""
+def _symmetric_groups(matches: Matches) -> Iterator[dict[int, IntColumn]]:
+    """For each group the rows of each member in operations in which everybody needs everybody, the groups with most of them first."""
     operation = matches.column("operation")
     symmetric = np.isin(operation, (*SYMMETRIC, Operation.SEND_RECV)) & (matches.meeting >= 0)
-    start, end = matches.column("start_ns"), matches.column("end_ns")
     by_group = np.bincount(matches.group[symmetric], minlength=len(matches.groups))
     for g in np.argsort(-by_group, kind="stable").tolist():
         if not by_group[g]:
             return
-        rows = {}
-        for r in matches.groups[g].loaded:
-            own = np.arange(matches.first[r], matches.first[r + 1])
-            own = own[symmetric[own] & (matches.group[own] == g)]
-            rows[r] = own[np.argsort(matches.meeting[own], kind="stable")]
-        hub = max(rows, key=lambda r: (len(rows[r]), -r))
-        for r, own in rows.items():
-            _, at_hub, at_own = np.intersect1d(matches.meeting[rows[hub]], matches.meeting[own], assume_unique=True, return_indices=True)
-            if r != hub and len(at_own):
-                a, b = rows[hub][at_hub], own[at_own]
-                everybody = np.ones(len(a), bool)
-                yield hub, r, _Measured(start[a], end[a], start[b], end[b], everybody, everybody, True)
+        own = {r: slice(matches.first[r], matches.first[r + 1]) for r in matches.groups[g].loaded}
+        yield {r: rows.start + np.flatnonzero(symmetric[rows] & (matches.group[rows] == g)) for r, rows in own.items()}
+
+
+def _together(meeting: IntColumn, start: IntColumn, end: IntColumn, of_a: IntColumn, of_b: IntColumn) -> _Measured | None:
+    """The operations that two members of a group have in common, None if there are none."""
+    _, at_a, at_b = np.intersect1d(meeting[of_a], meeting[of_b], assume_unique=True, return_indices=True)
+    if not len(at_a):
+        return None
+    a, b = of_a[at_a], of_b[at_b]
+    everybody = np.ones(len(a), bool)
+    return _Measured(start[a], end[a], start[b], end[b], everybody, everybody, True)
 
 
 def _peer_pairs(matches: Matches) -> Iterator[tuple[int, int, _Measured]]:
@@ -322,9 +345,3 @@ def _composed(outer: Offset, inner: Offset) -> Offset:
         high_ns=None,
         residual_ns=inner.residual_ns + outer.residual_ns,
     )
-
-
-def pairwise(matches: Matches) -> Sequence[tuple[int, int, Offset]]:
-    """The offset of every pair of ranks that is measured directly, as (rank position, rank position, offset of the second)."""
-    found = ((a, b, measured.offset(_shared(matches, a, b))) for a, b, measured in (*_symmetric_pairs(matches), *_peer_pairs(matches)))
-    return [(a, b, offset) for a, b, offset in found if offset is not None]
