@@ -155,13 +155,16 @@ def find_paces(
     after = _time_to_next(trace, launches)
 
     def pace(name: str, mine: IntColumn) -> Pace:
-        calls = np.unique(launches.call[mine[launches.known[mine]]])
-        between = np.sort(after[calls])
+        launching = np.zeros(len(after), bool)
+        launching[launches.call[mine[launches.known[mine]]]] = True
+        between = after[launching]
         between = between[(between >= 0) & (between <= LONGEST_NS)]
         ns = int((a.end_ns[mine] - a.start_ns[mine]).sum())
         if not len(between):
             return Pace(name, len(mine), ns, -1)
-        return Pace(name, len(mine), ns, int(between[(len(between) - 1) // 2]) * len(calls) // len(mine))
+        middle = (len(between) - 1) // 2
+        median = int(np.partition(between, middle)[middle])
+        return Pace(name, len(mine), ns, median * int(np.count_nonzero(launching)) // len(mine))
 
     families = [pace(FAMILIES[f], rows[a.family[rows] == f]) for f in np.unique(a.family[rows]).tolist()]
     of_phase = [pace(name, rows[phases[rows] == code]) for code, name in enumerate(PHASES)]
@@ -173,7 +176,7 @@ def find_paces(
 def _time_to_next(trace: Trace, launches: Launches) -> IntColumn:
     """For each call the time from its start to that of the next launch on its thread, -1 if there is none or it launches nothing."""
     owners = np.flatnonzero(launches.owners > 0)
-    order = owners[np.lexsort((trace.calls.start_ns[owners], trace.calls.thread[owners]))]
+    order = owners[np.argsort(trace.calls.thread[owners], kind="stable")]  # calls are in order of start
     same = trace.calls.thread[order[1:]] == trace.calls.thread[order[:-1]]
     after = np.full(len(trace.calls), -1, np.int64)
     after[order[:-1][same]] = (trace.calls.start_ns[order[1:]] - trace.calls.start_ns[order[:-1]])[same]
