@@ -143,9 +143,9 @@ class ReportDiff:
 
     def plot(self) -> Figure:
         """The waterfall from the step before to the step after."""
-        from traceread.figures.diff import waterfall
+        from traceread.figures.diff import plot_difference
 
-        return waterfall(self)
+        return plot_difference(self)
 
     def save(self, path: str | Path) -> Path:
         """Writes the comparison in the format its extension names (.json, .md, .txt, .csv, .html) and returns the path.
