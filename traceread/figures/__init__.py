@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from traceread.figures.communication import plot_communication
+from traceread.figures.diff import plot_difference, plot_side_by_side
 from traceread.figures.fix_list import plot_fix_list
 from traceread.figures.image import save_image
 from traceread.figures.kernels import plot_families, plot_kernels
@@ -10,18 +11,22 @@ from traceread.figures.partition import plot_ranks, plot_steps
 from traceread.figures.queue_depth import plot_queue_depth
 from traceread.figures.ranks import plot_arrivals, plot_waiting
 from traceread.figures.timeline import plot_timeline
+from traceread.figures.trend import plot_trend
 from traceread.figures.waterfall import plot_waterfall
 
 __all__ = [
     "plot_arrivals",
     "plot_communication",
+    "plot_difference",
     "plot_families",
     "plot_fix_list",
     "plot_kernels",
     "plot_queue_depth",
     "plot_ranks",
+    "plot_side_by_side",
     "plot_steps",
     "plot_timeline",
+    "plot_trend",
     "plot_waiting",
     "plot_waterfall",
     "save_image",
