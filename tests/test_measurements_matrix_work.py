@@ -115,5 +115,15 @@ def test_without_kernels_that_multiply():
     assert MatrixWork().to_dict({}) is None
 
 
+def test_the_prevailing_number_format():
+    def work(**flops):
+        return MatrixWork((KindWork(MatrixKind.GEMM, 1, flops, 1, 1, 1, 1),), 1)
+
+    assert work(bf16=90, fp32=10).precision == "bf16"
+    assert work(bf16=89, fp8=11).precision is None
+    assert work(**{"": 100}).precision is None
+    assert MatrixWork().precision is None
+
+
 def test_rates_need_time():
     assert KindWork(MatrixKind.GEMM, 1, {"bf16": 5}, 0, 0, 0, 0).rate is None

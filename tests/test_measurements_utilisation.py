@@ -80,9 +80,9 @@ def test_the_peak_of_a_known_device():
 
 def test_the_format_that_kernel_names_show():
     values = {"model": {"parameters": 7e9}, "tokens_per_step": {"valid": 10**6}, "world_size": 8}
-    assert measured(values, seen="fp8").peak.flops == 1979e12
-    assert measured(values, seen="fp8").precision_source == "kernel names"
-    assert measured({**values, "model": {"parameters": 7e9, "precision": "bf16"}}, seen="fp8").peak.flops == 989.4e12
+    assert measured(values, seen=("fp8", "kernel names")).peak.flops == 1979e12
+    assert measured(values, seen=("fp8", "kernel names")).precision_source == "kernel names"
+    assert measured({**values, "model": {"parameters": 7e9, "precision": "bf16"}}, seen=("fp8", "kernel names")).peak.flops == 989.4e12
     without = measured(values)
     assert without.mfu is None
     assert "--precision" in without.missing[0]

@@ -116,7 +116,7 @@ def _described(args: argparse.Namespace) -> Utilisation:
     from traceread.measurements.utilisation import measure_utilisation
     from traceread.model import Device
 
-    return measure_utilisation(run_options.given(args), 0, [Device(0, args.device)], None, "bf16")
+    return measure_utilisation(run_options.given(args), 0, [Device(0, args.device)], None, ("bf16", "assumed"))
 
 
 def _measured(args: argparse.Namespace) -> tuple[float, int | None, str, float | None, float | None, float | None]:

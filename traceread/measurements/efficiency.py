@@ -38,14 +38,14 @@ class RankWork:
     Attributes:
         traffic: what it sends.
         copied: bytes copied to the device, per step.
-        precision: number format that the names of its kernels show; None if they do not.
+        precision: number format of its matrix products, and what shows it; None if nothing does.
         matrices: matrix products by recorded shapes.
         families, phases: kernels and launches of families of kernels, and of phases of the step.
     """
 
     traffic: Traffic = field(default_factory=Traffic)
     copied: int = 0
-    precision: str | None = None
+    precision: tuple[str, str] | None = None
     matrices: MatrixWork = field(default_factory=MatrixWork)
     families: tuple[Pace, ...] = ()
     phases: tuple[Pace, ...] = ()
@@ -186,13 +186,13 @@ def measure_work(
     phases: npt.NDArray[np.integer],
 ) -> RankWork:
     """What one rank contributes; `phases` is the phase of each activity as in regimes.PHASES."""
-    names = [(row.name, row.total_ns) for row in kernels.rows if row.family in MATRIX_FAMILIES]
+    matrices = find_matrix_work(trace, launches, steps)
     families, of_phase = find_paces(trace, launches, steps, phases)
     return RankWork(
         traffic=sum_traffic(collectives, steps),
         copied=_copied(trace, steps),
-        precision=prevailing_format(names),
-        matrices=find_matrix_work(trace, launches, steps),
+        precision=_precision(matrices, kernels),
+        matrices=matrices,
         families=families,
         phases=of_phase,
     )
@@ -222,6 +222,14 @@ def measure_efficiency(
     launching = times.class_ns[StepClass.LAUNCH_BOUND]
     regimes = find_regimes(work.families, work.phases, work.matrices.kinds, utilisation.gpu, times.step_ns, launching, work.matrices.steps)
     return Efficiency(described.run, described.sources, utilisation, estimates, parts, work.traffic.sent, work.matrices, regimes)
+
+
+def _precision(matrices: MatrixWork, kernels: KernelTable) -> tuple[str, str] | None:
+    """The prevailing number format by recorded dtypes where they cover most of the time, else by kernel names."""
+    if matrices.coverage >= _ENOUGH_COVERAGE and matrices.precision is not None:
+        return matrices.precision, "recorded dtypes"
+    named = prevailing_format((row.name, row.total_ns) for row in kernels.rows if row.family in MATRIX_FAMILIES)
+    return None if named is None else (named, "kernel names")
 
 
 def _copied(trace: Trace, steps: Steps) -> int:

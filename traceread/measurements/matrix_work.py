@@ -92,6 +92,16 @@ class MatrixWork:
         whole = sum(k.kernel_ns for k in self.kinds)
         return sum(k.known_ns for k in self.kinds) / whole if whole else 0.0
 
+    @property
+    def precision(self) -> str | None:
+        """The number format of nine tenths of the FLOPs, None if there is none."""
+        by_format: dict[str, int] = {}
+        for kind in self.kinds:
+            for precision, flops in kind.flops.items():
+                by_format[precision] = by_format.get(precision, 0) + flops
+        most = max(by_format, key=lambda p: (by_format[p], p), default="")
+        return most if most and 10 * by_format[most] >= 9 * sum(by_format.values()) else None
+
     def to_dict(self, peaks: Mapping[str, float]) -> dict[str, Any] | None:
         """The work of a step as JSON builtins; None where no shapes are recorded."""
         if not any(k.operators for k in self.kinds):

@@ -123,7 +123,7 @@ class Utilisation:
 
 
 def measure_utilisation(
-    described: Described, step_ns: int, devices: Sequence[Device], world_size: int | None, seen_precision: str | None
+    described: Described, step_ns: int, devices: Sequence[Device], world_size: int | None, seen: tuple[str, str] | None
 ) -> Utilisation:
     """The utilisation of a job.
 
@@ -132,7 +132,7 @@ def measure_utilisation(
         step_ns: mean step of its slowest rank.
         devices: the GPUs of the loaded ranks.
         world_size: number of ranks as recorded in the trace.
-        seen_precision: number format that kernel names show.
+        seen: number format that the trace shows, and by what.
     """
     run = described.run
     gpus, gpus_source, notices = _gpus(described, world_size, len(devices))
@@ -145,8 +145,9 @@ def measure_utilisation(
         if parameters is None
         else flops_of_token(parameters, shape.layers, shape.attention_width, shape.sequence_length, recomputation)
     )
-    precision = shape.precision or seen_precision
-    precision_source = described.sources["model.precision"] if shape.precision else "kernel names" if precision else ""
+    precision, precision_source = seen or (None, "")
+    if shape.precision is not None:
+        precision, precision_source = shape.precision, described.sources["model.precision"]
     peak = _peak(described, devices, precision)
     missing = []
     if parameters is None:
