@@ -62,8 +62,8 @@ def regimes(families, *, kinds=(), gpu=H100, launching=0, step=10_000_000):
     return find_regimes(families, (), kinds, gpu, step, launching, 1)
 
 
-def work(flops, moved, precision="bf16"):
-    return KindWork(MatrixKind.GEMM, 1, {precision: flops}, moved, 1, 1, 1)
+def work(flops, moved, precision="bf16", ns=1):
+    return KindWork(MatrixKind.GEMM, 1, {precision: flops}, moved, ns, 1, 1)
 
 
 SHORT, LONG = Pace("gemm", 1000, 2_000_000, 3_600), Pace("gemm", 10, 5_000_000, 3_600)
@@ -85,6 +85,16 @@ def test_flops_and_bytes_decide_where_shapes_are_recorded(intensity, regime):
     assert (bound.regime, bound.measured) == (regime, True)
     assert f"{intensity} FLOP a byte" in bound.evidence
     assert "295 of the H100 SXM in bf16" in bound.evidence
+
+
+def test_kernels_far_below_both_roofs_are_bound_by_neither():
+    [bound] = regimes([LONG], kinds=[work(989_400_000, 335_000, ns=10_000)]).families  # a tenth of the peak, a hundredth of the bandwidth
+    assert (bound.regime, bound.measured) == (Regime.UNKNOWN, True)
+    assert bound.evidence.startswith("10.0 % of the peak and 1.0 % of the bandwidth")
+    [bound] = regimes([LONG], kinds=[work(989_400_000, 335_000, ns=2_000)]).families
+    assert bound.regime is Regime.COMPUTE
+    [bound] = regimes([LONG], kinds=[work(98_940_000, 10_000_000, ns=10_000)]).families
+    assert bound.regime is Regime.MEMORY
 
 
 def test_by_kind_without_shapes_or_without_a_known_gpu():

@@ -28,6 +28,7 @@ PHASES = ("forward", "backward", "optimizer")
 """Names of the phases of a step by their code."""
 
 _BUSY_ENOUGH = 0.9
+_FAR_BELOW = 0.2  # of peak and of bandwidth: neither of them is what bounds a kernel
 _WORTH = 100  # idle time for launching counts from a hundredth of the step on
 _MATRIX = tuple(kind.key for kind in MatrixKind)
 _MEMORY = ("normalisation", "softmax", "elementwise", "reduction", "optimizer", "embedding", "memory")
@@ -221,6 +222,10 @@ def _bound(pace: Pace, work: KindWork | None, gpu: Gpu | None, late: bool) -> Bo
     peaks = {} if gpu is None else gpu.flops
     known = None if work is None else [p for p in work.flops if p in peaks]
     if work is not None and work.intensity is not None and gpu is not None and gpu.bandwidth and known:
+        reached, moved = work.peak_share(peaks), work.bytes * 10**9 / work.ns / gpu.bandwidth if work.ns else None
+        if reached is not None and moved is not None and max(reached, moved) < _FAR_BELOW:
+            below = f"{100 * reached:.1f} % of the peak and {100 * moved:.1f} % of the bandwidth: too small to fill the GPU, or slow"
+            return Bound(pace, Regime.UNKNOWN, True, below)
         precision = max(known, key=lambda p: work.flops[p])
         ridge = peaks[precision] / gpu.bandwidth
         regime = Regime.COMPUTE if work.intensity >= ridge else Regime.MEMORY
