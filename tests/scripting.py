@@ -99,7 +99,7 @@ class Script:
         blocks=False,
         **more,
     ):
-        """A kernel of `ns`, launched from an op, that also waits for the streams in `after`; the call of one that `blocks` returns after it."""
+        """A kernel of `ns`, launched from an op, that also waits for the streams in `after`; a call that `blocks` ends after it."""
         begin = self.now
         called = begin + 2 * US
         returned = called + (call_ns or self.call_ns)

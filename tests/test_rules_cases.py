@@ -4,7 +4,7 @@ from rule_cases import RIGHT, SILENT
 from traceread.rules import load_rules
 from traceread.rules.checking import check_rank
 
-RULES = {rule.id: rule for rule in load_rules()[0]}
+RULES = {rule.id: rule for rule in load_rules()[0] if not rule.compares_ranks}
 
 
 def found(script, rule=None):

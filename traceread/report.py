@@ -33,6 +33,7 @@ from traceread.measurements.range_times import RangeTime, sum_ranges
 from traceread.measurements.rank_facts import RankFacts
 from traceread.measurements.ranks import RankTable, compare_ranks
 from traceread.measurements.reconciliation import ExposedParts
+from traceread.measurements.replay_job import JobGraph, job_graph
 from traceread.measurements.step_timeline import StepTimeline, choose_window, draw_step
 from traceread.measurements.steps import StepOptions, Steps, StepSource, WindowKind, find_steps
 from traceread.measurements.waiting import ExposedSplit
@@ -40,6 +41,7 @@ from traceread.model import Capability, Device, Profile, Trace
 from traceread.rules import Facts, load_rules
 from traceread.rules.fix_list import FixList, make_fix_list
 from traceread.rules.inspection import Inspection, inspect_rank
+from traceread.rules.job import JobFacts, check_job
 from traceread.rules.what_if import WhatIf, answer
 from traceread.run import Described
 
@@ -342,7 +344,8 @@ class Report:
     def all_notices(self) -> tuple[Notice, ...]:
         """Warnings about the capture and about its ranks."""
         of_efficiency = () if self.efficiency is None else self.efficiency.notices
-        return self.notices + self.rank_table.notices + of_efficiency + tuple(n for r in self.ranks for n in r.notices)
+        of_job = (*self.rank_table.notices, *self._compared[2], *of_efficiency)
+        return self.notices + of_job + tuple(n for r in self.ranks for n in r.notices)
 
     @property
     def world_size(self) -> int | None:
@@ -361,8 +364,18 @@ class Report:
         summary = self.summary
         if summary is None:
             return FixList()
-        used = len(self.rank(summary.critical_rank).used_rows())
-        found = make_fix_list({r.rank: r.inspection for r in self.ranks}, summary.critical_rank, summary.mean_ns, used)
+        critical = summary.critical_rank
+        compared, not_compared, _ = self._compared
+        found = make_fix_list(
+            {r.rank: r.inspection for r in self.ranks},
+            critical,
+            summary.mean_ns,
+            len(self.rank(critical).used_rows()),
+            job=self._job_graph,
+            class_ns=summary.class_ns,
+            compared=compared,
+            not_compared=not_compared,
+        )
         return found if self.efficiency is None else found.with_mfu(self.efficiency.mfu_at)
 
     @cached_property
@@ -408,7 +421,29 @@ class Report:
         summary = self.summary
         if summary is None:
             raise MissingData(f"no GPU work was recorded in {self.title}", "traceread info says what to record")
-        return answer(self.rank(summary.critical_rank).inspection, summary.mean_ns, question)
+        inspections = {r.rank: r.inspection for r in self.ranks}
+        return answer(inspections, summary.critical_rank, summary.mean_ns, question, self._job_graph)
+
+    @cached_property
+    def _compared(self) -> tuple[list[Finding], list[Skipped], list[Notice]]:
+        """What the rules that compare ranks say."""
+        summary = self.summary
+        if summary is None:
+            return [], [], []
+        critical = self.rank(summary.critical_rank)
+        job = JobFacts(critical.rank, critical.inspection, [r.facts for r in self.ranks], self.rank_table)
+        return check_job(job, load_rules()[0])
+
+    @cached_property
+    def _job_graph(self) -> JobGraph | None:
+        """The ranks that are replayed together; None where the critical one cannot be replayed."""
+        summary = self.summary
+        graphs = {r.rank: r.inspection.graph for r in self.ranks if r.inspection.graph is not None}
+        if summary is None or summary.critical_rank not in graphs:
+            return None
+        labels = {r: [self.rank(r).steps.windows[w].label for w in g.spans.window.tolist()] for r, g in graphs.items()}
+        table = self.rank_table
+        return job_graph(graphs, labels, summary.critical_rank, table.matches, table.clocks, table.waiting)
 
     def rank(self, rank: int) -> RankReport:
         """The report of one rank.

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Generator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from heapq import heapify, heappop, heappush
 from itertools import pairwise
 
@@ -85,17 +86,38 @@ class _Changes:
     before: IntColumn
 
 
+@dataclass(frozen=True)
+class Join:
+    """Where an activity meets those of other ranks. Gates open when everybody expected has come.
+
+    Attributes:
+        arrives: gates at which its start counts.
+        passes: the gate that it has to wait for before it can go on, -1: none.
+        ahead_ns: how far the clock of its rank is ahead of the one on which gates are compared.
+        transfer_ns: its length once the gate is open.
+    """
+
+    arrives: tuple[int, ...]
+    passes: int
+    ahead_ns: int
+    transfer_ns: int
+
+
+Program = Generator[tuple[int, int], int, tuple[list[int], list[int]]]
+"""Yields (row, start) of an activity that meets others and is sent when it can go on; returns the ends of activities and nodes."""
+
+
 class Replay:
     """Re-times the graph of one rank, with things taken away or as it is.
 
     Attributes:
         graph: the graph.
         measured_ns: length of each replayed window that counts.
-        step_ns: the same as the unchanged replay has them.
     """
 
-    def __init__(self, graph: ReplayGraph) -> None:
+    def __init__(self, graph: ReplayGraph, joins: Mapping[int, Join] | None = None) -> None:
         self.graph = graph
+        self._joins = joins or {}
         n, w = graph.nodes, graph.work
         threads, thread = np.unique(n.thread, return_inverse=True)
         self._threads = len(threads)
@@ -110,8 +132,15 @@ class Replay:
         self._waits: dict[int, list[tuple[int, int]]] = {}
         for node, source, pause, _ in zip(*(c.tolist() for _, c in graph.waits.columns()), strict=True):
             self._waits.setdefault(node, []).append((source, pause))
-        self.measured_ns = (graph.spans.end_ns - graph.spans.start_ns)[graph.spans.used == 1].tolist()
-        self.step_ns = self.steps_without(())
+        self._length = graph.work.length_ns.copy()
+        for row, join in self._joins.items():
+            self._length[row] = join.transfer_ns
+        self.measured_ns: list[int] = (graph.spans.end_ns - graph.spans.start_ns)[graph.spans.used == 1].tolist()
+
+    @cached_property
+    def step_ns(self) -> list[int]:
+        """The length of each replayed window that counts, as the unchanged replay has it."""
+        return self.steps_without(())
 
     @property
     def error(self) -> float:
@@ -131,9 +160,18 @@ class Replay:
 
     def steps_without(self, removals: Sequence[Removal]) -> list[int]:
         """The length of each window that counts, with all of these taken away."""
-        changes = self._changes(removals)
-        end, node_end = self._run(changes)
-        return self._windows(np.array(end[:-1], np.int64), node_end)
+        program = self.program(removals)
+        try:
+            _, start = next(program)
+            while True:  # alone, nobody is waited for
+                _, start = program.send(start)
+        except StopIteration as stop:
+            end, node_end = stop.value
+        return self.windows(np.array(end[:-1], np.int64), node_end)
+
+    def program(self, removals: Sequence[Removal]) -> Program:
+        """Re-times the rank with these taken away; asks when each activity of `joins` can go on."""
+        return self._run(self._changes(removals))
 
     def _changes(self, removals: Sequence[Removal]) -> _Changes:
         n, w = self.graph.nodes, self.graph.work
@@ -167,7 +205,7 @@ class Replay:
             gap_ns=gap,
             own_ns=own,
             wait_keep=wait_keep,
-            length_ns=np.minimum(length, w.length_ns),
+            length_ns=np.minimum(length, self._length),
             latency_ns=latency,
             before=_without(w.before, beside) if beside.any() else w.before,
         )
@@ -189,15 +227,15 @@ class Replay:
                 before[mine] = intervals.covered(these, n.begin_ns[mine], n.start_ns[mine])
         return before, inside
 
-    def _run(self, changes: _Changes) -> tuple[list[int], list[int]]:
+    def _run(self, changes: _Changes) -> Program:
         """The end of every activity (and NEVER behind the last, for "none") and of every node."""
         graph = self.graph
         n, w = graph.nodes, graph.work
         gap = (n.start_ns - n.begin_ns - changes.gap_ns).tolist()
         own = (n.own_ns - changes.own_ns).tolist()
-        length = (w.length_ns - changes.length_ns).tolist()
+        length = (self._length - changes.length_ns).tolist()
         before, latency, pause = changes.before.tolist(), (w.latency_ns - changes.latency_ns).tolist(), self._pause
-        edges, waits, keeps = self._edges, self._waits, changes.wait_keep.tolist()
+        edges, waits, joins, keeps = self._edges, self._waits, self._joins, changes.wait_keep.tolist()
         end = [NEVER] * (len(w) + 1)
         end[: len(graph.fixed_end_ns)] = graph.fixed_end_ns.tolist()
         clock = [graph.start_ns] * self._threads
@@ -226,6 +264,8 @@ class Replay:
                         for source, later in edges[a]:
                             if (ready := end[source] + later) > at:
                                 at = ready
+                    if a in joins:
+                        at = yield a, at
                     end[a] = at = at + length[a]
                     if at > finished:
                         finished = at
@@ -242,7 +282,7 @@ class Replay:
             node_end.append(now)
         return end, node_end
 
-    def _windows(self, end: IntColumn, node_end: Sequence[int]) -> list[int]:
+    def windows(self, end: IntColumn, node_end: Sequence[int]) -> list[int]:
         """The lengths of the windows that count, given when everything ends."""
         spans, ends = self.graph.spans, self.graph.ends
         latest = np.full(len(spans), NEVER)

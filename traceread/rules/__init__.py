@@ -17,6 +17,7 @@ from dataclasses import dataclass
 from functools import cache
 from importlib.metadata import EntryPoint, entry_points
 from types import ModuleType
+from typing import Any
 
 from traceread.errors import Notice, SelectionError
 from traceread.findings import Effort, Evidence, Finding, Skipped
@@ -47,7 +48,8 @@ GROUP = "traceread.rules"
 SPECIFIC, GENERAL, LAST = 0, 1, 2
 """Turns: rules that know a special case, rules for a kind of cause, rules that take what is left of a class."""
 
-Check = Callable[[Facts], Iterator[Finding]]
+Check = Callable[[Any], Iterator[Finding]]
+"""Generators of findings from `Facts`, or from `JobFacts` where ranks are compared."""
 
 
 @dataclass(frozen=True)
@@ -56,11 +58,12 @@ class Rule:
 
     Attributes:
         id: its name, as in `traceread explain ID`.
-        check: yields the findings of one rank.
+        check: yields the findings of one rank, or of the job.
         needs: what the trace must hold for it to look.
         effort: what its fix asks for.
         turn: rules with a smaller one look first; what they find is no longer there for the others.
         manual: what it means, how to confirm it, what to do: the docstring of its module.
+        compares_ranks: it is given `JobFacts` once, not `Facts` for every rank.
     """
 
     id: str
@@ -69,6 +72,7 @@ class Rule:
     effort: Effort
     turn: int
     manual: str
+    compares_ranks: bool = False
 
     @property
     def title(self) -> str:
@@ -76,12 +80,19 @@ class Rule:
         return self.manual.strip().splitlines()[0].rstrip(".") if self.manual.strip() else self.id
 
 
-def rule(id: str, *, needs: Collection[Capability] = (), effort: Effort = Effort.CODE, turn: int = SPECIFIC) -> Callable[[Check], Rule]:
+def rule(
+    id: str,
+    *,
+    needs: Collection[Capability] = (),
+    effort: Effort = Effort.CODE,
+    turn: int = SPECIFIC,
+    compares_ranks: bool = False,
+) -> Callable[[Check], Rule]:
     """A decorator that makes a rule of a generator of findings; the manual is the docstring of the module it stands in."""
 
     def decorate(check: Check) -> Rule:
         manual = sys.modules[check.__module__].__doc__ or check.__doc__ or ""
-        return Rule(id, check, frozenset(needs), effort, turn, manual)
+        return Rule(id, check, frozenset(needs), effort, turn, manual, compares_ranks)
 
     return decorate
 

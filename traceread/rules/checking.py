@@ -33,7 +33,7 @@ def check_rank(facts: Facts, rules: Collection[Rule]) -> RankFindings:
     findings: list[Finding] = []
     skipped: list[Skipped] = []
     notices: list[Notice] = []
-    for rule in sorted(rules, key=lambda r: (r.turn, r.id)):
+    for rule in sorted((r for r in rules if not r.compares_ranks), key=lambda r: (r.turn, r.id)):
         missing = rule.needs - facts.trace.recorded
         if missing:
             skipped.append(_not_looked(rule, missing))

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 from traceread.findings import Finding, Skipped
 from traceread.measurements.classes import StepClass
-from traceread.measurements.replay import Removal, Replay
+from traceread.measurements.replay import Removal
+from traceread.measurements.replay_job import JobGraph, JobRemoval, JobReplay, alone
 from traceread.rules.inspection import Inspection
 
 if TYPE_CHECKING:
@@ -72,29 +73,99 @@ class FixList:
         return replace(self, findings=tuple(known))
 
 
-def make_fix_list(ranks: Mapping[int, Inspection], critical: int, step_ns: int, used_steps: int) -> FixList:
-    """The fix list of a job, judged by its slowest rank, whose mean step takes `step_ns`.
+@dataclass(frozen=True)
+class _Candidate:
+    """A finding with what its fix takes away.
 
-    What was found on other ranks only does not shorten the slowest one's step and is left out.
+    Attributes:
+        finding: with the time it stands for on the slowest rank.
+        removal: on every rank on which it was found and that is replayed.
+        beside: the same work set aside, not made shorter.
     """
-    slowest = ranks[critical]
-    found = _merged(ranks, slowest)
-    replay = Replay(slowest.graph) if slowest.graph is not None else None
+
+    finding: Finding
+    removal: JobRemoval
+    beside: JobRemoval = field(default_factory=dict)
+
+
+def make_fix_list(
+    ranks: Mapping[int, Inspection],
+    critical: int,
+    step_ns: int,
+    used_steps: int,
+    *,
+    job: JobGraph | None = None,
+    class_ns: Sequence[int] = (),
+    compared: Sequence[Finding] = (),
+    not_compared: Sequence[Skipped] = (),
+) -> FixList:
+    """The fix list of a job, judged by the mean step of its slowest rank.
+
+    Args:
+        ranks: what was found on each rank.
+        critical: the slowest.
+        step_ns: its mean step.
+        used_steps: how many that is the mean of.
+        job: the ranks that are replayed together; without it the slowest is replayed alone.
+        class_ns: what each class holds in the mean step.
+        compared: findings of rules that compare ranks.
+        not_compared: such rules that could not look.
+    """
+    graph = ranks[critical].graph
+    if job is None and graph is not None:
+        job = alone(graph)
+    rest = [replace(c, finding=_besides(c.finding, compared, class_ns)) for c in _merged(ranks, critical, job)]
+    candidates = [*rest, *(_Candidate(f, _changes({critical: _removal(f)})) for f in compared)]
+    replay = JobReplay(job) if job is not None else None
     quality = _quality(replay, used_steps)
-    findings = _by_size(found, step_ns) if replay is None or quality.reason else _by_saving(found, replay, step_ns)
-    return FixList(findings, _skipped_everywhere(ranks), quality, step_ns)
+    if replay is None or quality.reason:
+        findings = _by_size([c.finding for c in candidates], step_ns)
+    else:
+        findings = _by_saving(candidates, replay, step_ns)
+    return FixList(findings, (*_skipped_everywhere(ranks), *not_compared), quality, step_ns)
 
 
-def _merged(ranks: Mapping[int, Inspection], slowest: Inspection) -> list[Finding]:
-    """The findings of the slowest rank with all ranks on which the same was found."""
-    where: dict[tuple[str, str], list[int]] = {}
-    for rank, inspection in ranks.items():
-        for finding in inspection.found.findings:
-            where.setdefault((finding.rule, finding.title), []).append(rank)
-    return [replace(f, ranks=tuple(sorted(set(where[f.rule, f.title])))) for f in slowest.found.findings]
+def _merged(ranks: Mapping[int, Inspection], critical: int, job: JobGraph | None) -> list[_Candidate]:
+    """What was found, once for all ranks on which the same was found.
+
+    What was found on other ranks only is left out where they are not replayed with the slowest one.
+    """
+    replayed = job.graphs if job is not None else ()
+    found: dict[tuple[str, str], dict[int, Finding]] = {}
+    for rank in sorted(ranks, key=lambda r: r != critical):
+        for finding in ranks[rank].found.findings:
+            found.setdefault((finding.rule, finding.title), {}).setdefault(rank, finding)
+    result: list[_Candidate] = []
+    for by_rank in found.values():
+        first = next(iter(by_rank))
+        if first == critical or first in replayed:
+            finding = replace(by_rank[first], ranks=tuple(sorted(by_rank)))
+            there = {rank: f for rank, f in by_rank.items() if rank in replayed}
+            beside = _changes({r: f.loss.beside for r, f in there.items() if f.loss is not None and f.loss.beside is not None})
+            result.append(_Candidate(finding, _changes({r: _removal(f) for r, f in there.items()}), beside))
+    return result
 
 
-def _quality(replay: Replay | None, used_steps: int) -> ReplayQuality:
+def _besides(finding: Finding, compared: Sequence[Finding], class_ns: Sequence[int]) -> Finding:
+    """The finding with its share of the time that findings about the ranks leave of each class."""
+    left = []
+    for step_class, ns in finding.loss_ns:
+        taken = sum(t for one in compared for c, t in one.loss_ns if c is step_class)
+        whole = max(class_ns[step_class], taken) if taken else 1
+        left.append((step_class, ns * (whole - taken) // whole))
+    return replace(finding, loss_ns=tuple(left))
+
+
+def _removal(finding: Finding) -> Removal:
+    return finding.loss.removal if finding.loss is not None else Removal()
+
+
+def _changes(removal: JobRemoval) -> JobRemoval:
+    """Without ranks on which nothing changes."""
+    return {rank: one for rank, one in removal.items() if one}
+
+
+def _quality(replay: JobReplay | None, used_steps: int) -> ReplayQuality:
     if replay is None:
         return ReplayQuality(None, 0, used_steps, "the launches that a replay needs were not recorded")
     steps = len(replay.measured_ns)
@@ -110,40 +181,41 @@ def _by_size(found: Sequence[Finding], step_ns: int) -> tuple[Finding, ...]:
     return tuple(_finished(f, saving_kind=SIZE_OF_LOSS if f.loss_ns else "") for f in kept)
 
 
-def _by_saving(found: Sequence[Finding], replay: Replay, step_ns: int) -> tuple[Finding, ...]:
+def _by_saving(found: Sequence[_Candidate], replay: JobReplay, step_ns: int) -> tuple[Finding, ...]:
     """The findings by what they save one after the other, then those whose saving cannot be replayed."""
     least = max(step_ns // LEAST_SHARE, int(replay.error * step_ns), 1)
-    alone = {i: replay.saving([_removal(f)]) for i, f in enumerate(found) if _removal(f)}
+    alone = {i: replay.saving([one.removal]) for i, one in enumerate(found) if one.removal}
     left = [i for i, saving in alone.items() if saving >= least]
     result: list[Finding] = []
-    gone: list[Removal] = []
+    gone: list[JobRemoval] = []
     reached = 0
     while left:
-        savings = alone if not gone else {i: replay.saving([*gone, _removal(found[i])]) for i in left}
-        next_ = {i: _counted(found[i], savings[i] - reached) for i in left}
+        savings = alone if not gone else {i: replay.saving([*gone, found[i].removal]) for i in left}
+        next_ = {i: _counted(found[i].finding, savings[i] - reached) for i in left}
         top = max(next_.values())
         close = [i for i in left if next_[i] * _CLOSE >= top * (_CLOSE - 1)]
-        best = min(close, key=lambda i: (found[i].effort, -savings[i], found[i].rule, found[i].title))
+        best = min(close, key=lambda i: (found[i].finding.effort, -savings[i], found[i].finding.rule, found[i].finding.title))
         if savings[best] - reached < least and result:
             break
-        overlap = _beside(found[best])
         result.append(
             _finished(
-                found[best],
+                found[best].finding,
                 saving_kind=REPLAYED,
                 saving_ns=savings[best] - reached,
                 saving_alone_ns=alone[best],
-                saving_overlap_ns=max(replay.saving([overlap]), 0) if overlap else None,
+                saving_overlap_ns=max(replay.saving([found[best].beside]), 0) if found[best].beside else None,
                 step_ns_after=step_ns - savings[best],
             )
         )
         reached = savings[best]
-        gone.append(_removal(found[best]))
+        gone.append(found[best].removal)
         left.remove(best)
     for i in left:  # what these would save by themselves something above already saves; they are worth a line if they ask for less
-        if alone[i] >= 3 * least and found[i].effort < max(f.effort for f in result):
-            result.append(_finished(found[i], saving_kind=REPLAYED, saving_ns=0, saving_alone_ns=alone[i], step_ns_after=step_ns - reached))
-    rest = [f for i, f in enumerate(found) if i not in alone and (not f.loss_ns or f.total_loss_ns >= least)]
+        one = found[i].finding
+        if alone[i] >= 3 * least and one.effort < max(f.effort for f in result):
+            result.append(_finished(one, saving_kind=REPLAYED, saving_ns=0, saving_alone_ns=alone[i], step_ns_after=step_ns - reached))
+    rest = [one.finding for i, one in enumerate(found) if i not in alone]
+    rest = [f for f in rest if not f.loss_ns or f.total_loss_ns >= least]
     rest.sort(key=lambda f: (-f.total_loss_ns, f.effort, f.rule, f.title))
     return (*result, *(_finished(f) for f in rest))
 
@@ -155,14 +227,6 @@ def _counted(finding: Finding, saving: int) -> int:
     counts up to the time that launches are charged with.
     """
     return min(saving, finding.total_loss_ns) if finding.step_class is StepClass.LAUNCH_BOUND else saving
-
-
-def _removal(finding: Finding) -> Removal:
-    return finding.loss.removal if finding.loss is not None else Removal()
-
-
-def _beside(finding: Finding) -> Removal | None:
-    return finding.loss.beside if finding.loss is not None and finding.loss.beside else None
 
 
 def _finished(finding: Finding, **answers: object) -> Finding:

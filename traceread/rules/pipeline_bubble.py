@@ -4,7 +4,8 @@ What it means. A stage has nothing to do while the pipeline fills and drains, an
 microbatches of equal length one forward, one backward leaves (p − 1) / (m + p − 1) of the step empty.
 
 How it is measured. Time in sends and receives that nothing hides, where a step has several of them. With one stage loaded, waiting and
-transfer look the same; nearly all of it is waiting. The saving is an upper bound.
+transfer look the same; nearly all of it is waiting. No saving is predicted: faster links do not
+shorten a bubble.
 
 In Nsight Systems. ncclDevKernel_SendRecv with an empty compute stream at the start and the end of the step.
 
@@ -29,7 +30,7 @@ import numpy as np
 
 from traceread.findings import Effort, Finding
 from traceread.model import Capability, Operation
-from traceread.rules import GENERAL, Facts, rule
+from traceread.rules import GENERAL, Facts, Loss, rule
 from traceread.rules.operations import operation
 from traceread.units import duration, percent
 
@@ -49,7 +50,7 @@ def pipeline_bubble(facts: Facts) -> Iterator[Finding]:
         return
     yield Finding(
         title="pipeline stages wait for each other",
-        loss=loss,
+        loss=Loss(activities=loss.activities, ns=loss.ns),
         why=f"{count} sends and receives a step hold this stage {duration(facts.per_step(lost))} ({percent(lost, facts.total_ns)}) with "
         "nothing to compute.",
     )

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
 from traceread.errors import MissingData, SelectionError
 from traceread.measurements.classes import StepClass
-from traceread.measurements.replay import Replay
+from traceread.measurements.replay_job import JobGraph, JobReplay, alone
 from traceread.rules.inspection import Inspection
 
 _EXAMPLE = "data_wait=0,exposed_communication=50%"
@@ -78,20 +79,24 @@ def parse_question(question: str) -> dict[StepClass, int]:
     return keep
 
 
-def answer(inspection: Inspection, step_ns: int, question: str) -> WhatIf:
-    """What the steps of a rank, `step_ns` long in the mean, would take.
+def answer(ranks: Mapping[int, Inspection], critical: int, step_ns: int, question: str, job: JobGraph | None = None) -> WhatIf:
+    """What the steps of the critical rank, `step_ns` long in the mean, would take if every rank changed.
 
     Raises:
         SelectionError: the question cannot be understood, or names a class that nothing can take away.
         MissingData: the steps cannot be replayed.
     """
     keep = parse_question(question)
-    if inspection.graph is None:
+    graph = ranks[critical].graph
+    if graph is None:
         raise MissingData("the steps cannot be replayed: their launches were not recorded", "traceread info says what to record")
     stay = [c.key for c in keep if c in _FOR_EVER]
     if stay:
         can = ", ".join(c.key for c in StepClass if c not in _FOR_EVER)
         raise SelectionError(f"what-if cannot take away {', '.join(stay)}: no fix of the script does", f"classes are {can}")
-    replay = Replay(inspection.graph)
-    parts = [replace(inspection.classes[c], keep=left) for c, left in keep.items() if c in inspection.classes]
+    replay = JobReplay(job or alone(graph))
+    parts = [
+        {rank: replace(ranks[rank].classes[c], keep=left) for rank in replay.job.graphs if c in ranks[rank].classes}
+        for c, left in keep.items()
+    ]
     return WhatIf(tuple(keep.items()), step_ns, step_ns - replay.saving(parts), replay.error, replay.trusted)
