@@ -15,6 +15,7 @@ from traceread.figures.timeline import evidence_marks
 from traceread.findings import Evidence, Finding
 from traceread.measurements.classes import StepClass
 from traceread.rules.fix_list import FixList
+from traceread.run import Described, ModelShape, Run, Tokens
 
 EVERYTHING = profiles.everything()
 
@@ -24,6 +25,10 @@ def every_figure(report, dark=False):
     yield "steps", figures.plot_steps(report.partition, dark=dark)
     yield "fix list", figures.plot_fix_list(report.fix_list, dark)
     yield "communication", figures.plot_communication(report, dark)
+    yield "waiting", figures.plot_waiting(report.rank_table, dark)
+    yield "arrivals", figures.plot_arrivals(report.rank_table, dark)
+    if report.efficiency is not None:
+        yield "waterfall", figures.plot_waterfall(report.efficiency, dark)
     for r in report.ranks[:2]:
         yield f"families {r.rank}", figures.plot_families(r.kernels, dark)
         yield f"kernels {r.rank}", figures.plot_kernels(r.kernels, dark=dark)
@@ -215,3 +220,35 @@ def test_pictures_are_written_where_kaleido_is(tmp_path):
         assert "pip install kaleido" in caught.value.hint
     else:
         assert figures.save_image(figure, tmp_path / "a.svg").read_text("utf-8").lstrip().startswith("<svg")
+
+
+def test_thin_bars_are_not_hatched_and_not_all_named():
+    figure = figures.plot_communication(profiles.many_ranks())
+    hidden = traces(figure)["hidden under compute"]
+    assert (hidden.marker.opacity, hidden.marker.pattern.shape) == (0.35, None)
+    assert figure.layout.xaxis.title.text == "rank"
+    assert list(figure.layout.xaxis.ticktext)[:2] == ["0", "3"]
+    assert list(figure.layout.xaxis.tickvals)[:2] == ["rank 0", "rank 3"]
+
+
+def test_the_waterfall_ends_with_the_model_at_the_peak():
+    run = Run(model=ModelShape(parameters=10**9), tokens_per_step=Tokens(valid=1000), peak_flops=10**15, world_size=1)
+    efficiency = replace(
+        profiles.one_rank(),
+        described=Described(run, dict.fromkeys(("model.parameters", "tokens_per_step.valid", "peak_flops", "world_size"), "test")),
+    ).efficiency
+    figure = figures.plot_waterfall(efficiency)
+    bars = {t.y[0]: (t.base[0], t.x[0]) for t in figure.data}
+    whole = efficiency.reconciliation.whole_ns / MS
+    assert bars.pop("<b>measured step</b>") == (0, whole)
+    assert bars.pop("<b>model's FLOPs at the peak</b>") == (0, pytest.approx(6.0))
+    assert sum(length for _, length in bars.values()) == pytest.approx(whole - 6.0)
+    assert min(base for base, _ in bars.values()) == pytest.approx(6.0)
+    assert "MFU" in figure.layout.title.text
+
+
+def test_the_waterfall_ends_with_computing_where_the_model_is_not_known():
+    figure = figures.plot_waterfall(profiles.one_rank().efficiency)
+    last = figure.data[-1]
+    assert last.y[0] == "<b>computing</b>"
+    assert last.x[0] == pytest.approx(profiles.one_rank().summary.class_ns[StepClass.COMPUTE] / MS)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from traceread.figures.labels import exact
-from traceread.figures.theme import COLORS, empty_figure, hidden, make_figure
+from traceread.figures.theme import COLORS, empty_figure, faded, few_ticks, hidden, make_figure
 from traceread.measurements.classes import StepClass
 from traceread.report import Report
 from traceread.units import duration, percent, unit_for
@@ -38,7 +38,11 @@ def _bars(rows: list[tuple[str, int, int]], title: str, dark: bool) -> Figure:
     color = COLORS[StepClass.EXPOSED_COMMUNICATION]
     ticks = [name for name, _, _ in rows]
     traces = []
-    parts = (("hidden under compute", hidden(color), [row[1] for row in rows]), ("exposed", {"color": color}, [row[2] for row in rows]))
+    thin = len(rows) > 60
+    parts = (
+        ("hidden under compute", faded(color) if thin else hidden(color), [row[1] for row in rows]),
+        ("exposed", {"color": color}, [row[2] for row in rows]),
+    )
     for name, marker, times in parts:
         values = [ns / scale for ns in times]
         traces.append(
@@ -56,14 +60,14 @@ def _bars(rows: list[tuple[str, int, int]], title: str, dark: bool) -> Figure:
             }
         )
     amount: dict[str, Any] = {"ticksuffix": f" {unit}", "rangemode": "tozero"}
-    place: dict[str, Any] = {"type": "category", "showgrid": False} | ({} if upright else {"autorange": "reversed"})
+    place: dict[str, Any] = {"type": "category", "showgrid": False} | (few_ticks(ticks) if upright else {"autorange": "reversed"})
     return make_figure(
         traces,
         title=title,
         height=380 if upright else 130 + 34 * len(rows),
         dark=dark,
         barmode="stack",
-        bargap=0 if len(rows) > 60 else 0.25,
+        bargap=0 if thin else 0.25,
         xaxis=place if upright else amount,
         yaxis=amount if upright else place,
     )

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from traceread.errors import SelectionError
 from traceread.figures.labels import exact, label
-from traceread.figures.theme import COLORS, empty_figure, make_figure, text_color, worth_a_legend
+from traceread.figures.theme import COLORS, empty_figure, few_ticks, make_figure, text_color, worth_a_legend
 from traceread.measurements.classes import StepClass
 from traceread.measurements.steps import StepSource
 from traceread.report import PartitionTable, RankReport, common_labels, median, shared_out
@@ -137,8 +137,7 @@ def _stacked(bars: Sequence[_Bar], title: str, dark: bool) -> Figure:
         return empty_figure(title, "No time passes in these windows.", dark)
     amount: dict[str, Any] = {"ticksuffix": f" {unit}", "rangemode": "tozero"}
     place: dict[str, Any] = {"type": "category", "showgrid": False}
-    if not upright:
-        place["autorange"] = "reversed"
+    place |= few_ticks(ticks) if upright else {"autorange": "reversed"}
     axis = "yaxis" if upright else "xaxis"
     return make_figure(
         traces,

@@ -65,7 +65,7 @@ def plot_waiting(table: RankTable, dark: bool = False) -> Figure:
             }
         ],
         title=title,
-        height=min(160 + 22 * len(table.lines), 1200),
+        height=min(160 + 22 * len(table.lines), 640),
         dark=dark,
         xaxis={"type": "category", "showgrid": False},
         yaxis={"type": "category", "showgrid": False, "autorange": "reversed"},

@@ -55,6 +55,19 @@ def hidden(color: str) -> dict[str, Any]:
     return {"color": color, "pattern": pattern, "line": {"width": 1, "color": color}}
 
 
+def faded(color: str) -> dict[str, Any]:
+    """Marker of what costs nothing where bars are too thin for hatching."""
+    return {"color": color, "opacity": 0.35}
+
+
+def few_ticks(ticks: Sequence[str]) -> dict[str, Any]:
+    """Axis settings that name so many of the bars as there is room for; "rank" goes into the title."""
+    named = list(ticks[:: -(-len(ticks) // 24)])
+    of_ranks = all(tick.startswith("rank ") for tick in named)
+    text = [tick.removeprefix("rank ") for tick in named] if of_ranks else named
+    return {"tickmode": "array", "tickvals": named, "ticktext": text, "title": {"text": "rank" if of_ranks else ""}}
+
+
 def worth_a_legend(part: int, whole: int) -> bool:
     """Whether a class is large enough to be seen; smaller ones are drawn but not named in the legend."""
     return 500 * part >= whole > 0
