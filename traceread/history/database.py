@@ -155,22 +155,24 @@ def _prepared(connection: sqlite3.Connection, path: Path) -> Database:
     """The database with its tables; made in one transaction, by whoever comes first."""
     from sqlite_utils import Database
 
+    if _version(connection) != SCHEMA:
+        connection.execute("begin immediate")  # from here on nobody else changes what is looked at
+        try:
+            _refuse_other(connection, path)
+            if _version(connection) != SCHEMA:
+                for statement in _statements():
+                    connection.execute(statement)
+                connection.execute(f"pragma user_version = {SCHEMA}")
+        except BaseException:
+            connection.rollback()
+            raise
+        connection.commit()
+    return Database(connection)
+
+
+def _version(connection: sqlite3.Connection) -> int:
     [[version]] = connection.execute("pragma user_version").fetchall()
-    _refuse_other(connection, path, version)
-    db = Database(connection)
-    if version == SCHEMA:
-        return db
-    connection.execute("begin immediate")
-    try:
-        if connection.execute("pragma user_version").fetchone()[0] != SCHEMA:
-            for statement in _statements():
-                connection.execute(statement)
-            connection.execute(f"pragma user_version = {SCHEMA}")
-    except BaseException:
-        connection.rollback()
-        raise
-    connection.commit()
-    return db
+    return int(version)
 
 
 def _statements() -> list[str]:
@@ -186,7 +188,13 @@ def _statements() -> list[str]:
     return [row[0] for row in db.execute("select sql from sqlite_master where sql is not null").fetchall()]
 
 
-def _refuse_other(connection: sqlite3.Connection, path: Path, version: int) -> None:
+def _refuse_other(connection: sqlite3.Connection, path: Path) -> None:
+    """Nothing, if the file is new or a history of this version.
+
+    Raises:
+        InputError: it is of a newer version, or something else.
+    """
+    version = _version(connection)
     tables = {row[0] for row in connection.execute("select name from sqlite_master where type = 'table'")}
     if version > SCHEMA:
         raise InputError(f"{path} was written by a newer traceread", "pip install --upgrade traceread", "no-history")
