@@ -11,7 +11,7 @@ import numpy as np
 import traceread
 from traceread.measurements.collectives import Collectives, Evidence, Peers, RankCollectives
 from traceread.model import NOT_RECORDED, Operation, ProcessGroup
-from traceread.simulate import Capture, Fault, Node, scenarios, simulate, write_run
+from traceread.simulate import Capture, Fault, Node, phases, scenarios, simulate, write_run
 
 REAL = Path(__file__).parents[2] / "shared" / "traces"
 US, MS = 1_000, 1_000_000
@@ -109,6 +109,19 @@ def with_fault(*broken, rank=2):
     job = scenarios()["straggler-sync"]
     step = tuple(replace(p, broken=broken, ranks=(rank,)) if isinstance(p, Fault) else p for p in job.step)
     return replace(job, name="planted", step=step)
+
+
+def coarse(name, by=12):
+    """A scenario with fewer kernels that take as long together, for jobs of many ranks."""
+
+    def coarser(phase):
+        if isinstance(phase, phases.Compute):
+            return replace(phase, kernels=max(phase.kernels // by, 1), each=phase.each * by)
+        inner = {f: tuple(map(coarser, getattr(phase, f))) for f in ("phases", "broken", "fixed") if hasattr(phase, f)}
+        return replace(phase, **inner)
+
+    job = scenarios()[name]
+    return replace(job, step=tuple(map(coarser, job.step)))
 
 
 OFFSETS = (0, -50 * MS, 50 * MS, 1_234_567, -7 * US, 300 * US, -20 * MS, 43_210 * US)

@@ -115,10 +115,17 @@ def test_of_ranks_that_are_not_loaded_waiting_is_a_lower_bound():
 
 
 def test_one_rank_alone_splits_nothing():
-    waiting = waiting_of(together((0,)))
+    waiting = waiting_of(together((0, 10 * US))[:1])
     assert waiting.split.tolist() == [Split.ALONE]
     assert waiting.wait_ns.tolist() == [0]
     assert waiting.last.tolist() == [NOBODY]
+
+
+def test_a_group_of_one_waits_for_nobody():
+    (alone,) = together((0,))
+    waiting = waiting_of([replace(alone, groups=(ProcessGroup("0", "", (0,), 1),))])
+    assert (waiting.split.tolist(), waiting.wait_ns.tolist(), waiting.last.tolist()) == ([Split.SPLIT], [0], [0])
+    assert waiting_of([replace(alone, groups=(), collectives=alone.collectives.replace(group=np.array([-1])))], 1).split.tolist() == [0]
 
 
 def test_an_operation_of_which_nothing_is_known_is_not_split():

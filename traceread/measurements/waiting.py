@@ -87,6 +87,8 @@ def find_waiting(matches: Matches, clocks: Clocks, world_size: int | None = None
     split[matches.unmatched == Unmatched.NO_PARTNER] = Split.ALONE
     split[operation == Operation.UNKNOWN] = Split.UNKNOWN_OPERATION
     ready, last, lead = aligned.copy(), np.full(count, NOBODY), np.zeros(count, np.int64)
+    by_itself = np.flatnonzero(_sizes(matches, world_size)[matches.group] == 1) if count else np.empty(0, np.int64)
+    split[by_itself], last[by_itself] = Split.SPLIT, by_itself
     bound = np.zeros(count, np.int8)
     _meetings(matches, clocks, rank, operation, aligned, (split, ready, last, lead, bound), world_size)
     _exchanges(matches, clocks, rank, aligned, (split, ready, last, lead, bound))
@@ -134,8 +136,13 @@ def _meetings(
     second = rows[np.maximum(ends - 1, 0)]
     leading = (size > 1) & symmetric[ends]
     lead[rows[ends[leading]]] = (aligned[rows[ends]] - aligned[second])[leading]
-    sizes = np.array([g.size if g.size > 0 else world_size or len(g.loaded) for g in matches.groups], np.int64)
-    bound[rows] = size[of] < sizes[matches.group[rows]]
+    sizes = _sizes(matches, world_size)
+    bound[rows] = size[of] < np.where(sizes > 0, sizes, [len(g.loaded) for g in matches.groups])[matches.group[rows]]
+
+
+def _sizes(matches: Matches, world_size: int | None) -> IntColumn:
+    """Number of ranks of each group, -1 where it is not known."""
+    return np.array([g.size if g.size > 0 else world_size or -1 for g in matches.groups], np.int64)
 
 
 def _split_up(meeting: IntColumn) -> npt.NDArray[np.bool_]:

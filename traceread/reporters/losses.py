@@ -52,6 +52,8 @@ def exposed_split(summary: Summary) -> str:
     if not wait and not transfer:
         alone = "one rank alone cannot tell" if loaded == 1 else "not matched between the ranks"
         return f"moving data or waiting for other ranks: {alone}" if rest else ""
+    if loaded == 1 and not rest:
+        return f"{duration(transfer)} transfer, no other rank to wait for"
     seen = f"in the {loaded} ranks loaded" if summary.waiting_is_lower_bound else f"between the {loaded} ranks"
     waiting = f"{'at least ' if summary.waiting_is_lower_bound else ''}{duration(wait)} waiting" if wait else f"no waiting seen {seen}"
     parts = [f"{duration(transfer)} transfer", waiting, f"{duration(rest)} not known" if rest else ""]

@@ -58,6 +58,9 @@ def rank_blocks(table: RankTable) -> tuple[Block, ...]:
 def ranks_headline(report: Report) -> Iterator[str]:
     """What the ranks lose by waiting for each other, and whether one of them is to blame."""
     table = report.rank_table
+    if table.operations and all(o.size == 1 for o in table.operations):
+        yield "Every process group has one rank: it waits for no other."
+        return
     if len(report.ranks) < 2:
         exposed = table.communication.exposed_ns // max(table.lines[0].steps, 1)
         of = f" of {report.world_size}" if report.world_size else ""
@@ -199,7 +202,7 @@ def _operation_row(
         per_step(o.count, per),
         size(o.bytes // o.sized) if o.sized else "n/a",
         *(duration(getattr(o, name) // per, unit) for name in times),
-        f"{least}{_rate(bus)}" if bus is not None else "n/a",
+        f"{least}{_rate(bus)}" if bus else "n/a",
         *((of_link,) if link_bytes_per_s else ()),
         shorten(o.group.title, 40),
     )
