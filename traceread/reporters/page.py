@@ -27,6 +27,9 @@ if TYPE_CHECKING:
 
 _POLICY = "style-src 'unsafe-inline'; img-src data: blob:; base-uri 'none'; form-action 'none'"
 
+Head = tuple[tuple[str, ...], tuple[str, ...], tuple[tuple[str, str], ...]]
+"""Heading, headline and key numbers of a page."""
+
 PLOTLYJS = ("inline", "cdn")
 """Where the page has plotly.js from: within it, or from cdn.plot.ly when it is opened."""
 
@@ -60,7 +63,13 @@ class Page:
 
 
 def render_page(report: Report, plotlyjs: str = "inline") -> str:
-    """The page; `plotlyjs` is one of PLOTLYJS."""
+    """The page of a report; `plotlyjs` is one of PLOTLYJS."""
+    head = (heading(report), headline(report), key_numbers(report))
+    return render_sections(head, make_sections(report), f"traceread report {report.title} -o report.html", plotlyjs)
+
+
+def render_sections(head: Head, sections: tuple[Section, ...], command: str, plotlyjs: str = "inline") -> str:
+    """A page of these sections; `command` is what made it."""
     from plotly.offline import get_plotlyjs, get_plotlyjs_version
 
     library = get_plotlyjs()
@@ -69,11 +78,10 @@ def render_page(report: Report, plotlyjs: str = "inline") -> str:
     script = resources.files("traceread.reporters").joinpath("templates/report.js").read_text("utf-8")
     scripts = [_hash(script), _hash(library) if inline else url]
     policy = f"default-src 'none'; script-src {' '.join(scripts)}; {_POLICY}"
-    sections = make_sections(report)
     page = Page(
-        heading=heading(report),
-        headline=headline(report),
-        numbers=key_numbers(report),
+        heading=head[0],
+        headline=head[1],
+        numbers=head[2],
         sections=sections,
         data=_packed(_figures(sections)),
         library=_packed(library) if inline else "",
@@ -82,7 +90,7 @@ def render_page(report: Report, plotlyjs: str = "inline") -> str:
         script=script,
         policy=policy,
         version=traceread.__version__,
-        command=f"traceread report {report.title} -o report.html",
+        command=command,
     )
     return _environment().get_template("report.html").render(page=page, definitions=DEFINITIONS)
 
