@@ -154,7 +154,7 @@ def _with_work(report: Report, summary: Summary) -> Iterator[Section]:
     several = len(report.ranks) > 1
     overview = plot_ranks(report.partition) if several else plot_steps(report.partition)
     yield Section("fixes", "Fix first", "What to change first", tuple(_fixes(report, shown)))
-    yield Section("step", "Classes", "Where the step goes", (class_table(report, summary, critical), *_plots(("classes", overview))))
+    yield Section("step", "Classes", "Where the step goes", (class_table(report, summary, critical), *plots(("classes", overview))))
     yield Section("timeline-section", "Timeline", "Timeline", tuple(_timelines(report, summary, shown)))
     if several:
         yield Section("ranks", "Ranks", "Ranks", tuple(_ranks(report)))
@@ -166,7 +166,7 @@ def _with_work(report: Report, summary: Summary) -> Iterator[Section]:
     yield Section("steps", "Steps", "Steps", tuple(_steps(report, summary, list(shown))))
 
 
-def _plots(*figures: tuple[str, Figure]) -> Iterator[Part]:
+def plots(*figures: tuple[str, Figure]) -> Iterator[Part]:
     """Places for those of the figures that show something, and the reasons of those that do not."""
     for id_, figure in figures:
         if not figure.data:
@@ -220,7 +220,7 @@ def _fixes(report: Report, shown: dict[int, StepTimeline]) -> Iterator[Part]:
     if not report.findings:
         yield Paragraph("No rule found a cause of at least 1 % of the step.")
         return
-    yield from _plots(("fix-list", plot_fix_list(report.fix_list)))
+    yield from plots(("fix-list", plot_fix_list(report.fix_list)))
     yield Fixes(tuple(_fix(report, f, shown) for f in report.findings))
     quality = quality_text(report.fix_list.quality)
     if quality:
@@ -277,11 +277,11 @@ def _ranks(report: Report) -> Iterator[Part]:
 
     table = report.rank_table
     yield from rank_blocks(table)
-    yield from _plots(("waiting", plot_waiting(table)), ("arrivals", plot_arrivals(table)))
+    yield from plots(("waiting", plot_waiting(table)), ("arrivals", plot_arrivals(table)))
 
 
 def _communication(report: Report) -> Iterator[Part]:
-    yield from _plots(("hidden", plot_communication(report)))
+    yield from plots(("hidden", plot_communication(report)))
     table = operation_table(report, report.described.run.link_bytes_per_s)
     if table is not None:
         yield Grid("collectives", "collective operations, by group", table)
@@ -294,14 +294,14 @@ def _efficiency(report: Report) -> Iterator[Part]:
     efficiency = report.efficiency
     if efficiency is None or efficiency.utilisation.mfu is None:
         return
-    yield from _plots(("waterfall", plot_waterfall(efficiency)))
+    yield from plots(("waterfall", plot_waterfall(efficiency)))
     yield from efficiency_blocks(report)
 
 
 def _kernels(report: Report, critical: RankReport) -> Iterator[Part]:
     if not critical.kernels.rows:
         return
-    yield from _plots(("families", plot_families(critical.kernels)), ("top-kernels", plot_kernels(critical.kernels)))
+    yield from plots(("families", plot_families(critical.kernels)), ("top-kernels", plot_kernels(critical.kernels)))
     of = f", rank {critical.rank}" if len(report.ranks) > 1 else ""
     yield Grid("kernel-table", f"kernels and copies, per step{of}", kernel_table(critical.kernels, "name", KERNELS), searchable=True)
 
@@ -309,7 +309,7 @@ def _kernels(report: Report, critical: RankReport) -> Iterator[Part]:
 def _steps(report: Report, summary: Summary, shown: list[int]) -> Iterator[Part]:
     several = len(report.ranks) > 1
     if several:
-        yield from _plots(("step-classes", plot_steps(report.partition, summary.critical_rank)))
+        yield from plots(("step-classes", plot_steps(report.partition, summary.critical_rank)))
     worked = [r for r in report.ranks if r.steps.windows]
     few = worked if sum(len(r.steps.windows) for r in worked) <= WINDOWS else [r for r in worked if r.rank in shown]
     table = windows_table(few, several)
