@@ -49,7 +49,7 @@ def run(args: argparse.Namespace) -> int:
     declared: Mapping[str, tuple[str, str]] = dict(args.set)
     found = compare(_side(args, args.before), _side(args, args.after), args.allow_mismatch, declared)
     gates = check_gates(found, args.gates or [])
-    data = output.format in ("json", "csv")
+    data = output.format in ("json", "csv", "html")
     output.write(render_diff(found, output.format, gates) if data else output.document(diff_document(found, gates)))
     return report_gates(args, gates, f"{args.before} → {args.after}")
 

@@ -45,27 +45,34 @@ _INTERVAL = (
 
 def diff_document(diff: ReportDiff, gates: Sequence[GateResult] = ()) -> Document:
     """Everything `traceread diff` shows."""
-    blocks: list[Block | None] = [
-        _mixed(diff),
-        *_verdict(diff),
-        _mismatches(diff),
-        _largest(diff),
-        _gates(gates),
-        _classes(diff),
-        _parts(diff),
-        _steps(diff),
-        _findings(diff),
-        _efficiency(diff),
-        _families(diff),
-        _kernels(diff),
-        _ranges(diff),
-        _noted(diff),
-        Paragraph(_INTERVAL, Tone.FAINT) if diff.step.error_ns is not None else None,
-    ]
-    return Document(_heading(diff), tuple(block for block in blocks if block is not None))
+    blocks = blocks_of(diff, gates)
+    first = [*blocks.pop("mixed"), *_verdict(diff), *blocks.pop("mismatches"), *blocks.pop("largest")]
+    return Document(diff_heading(diff), (*first, *(block for part in blocks.values() for block in part)))
 
 
-def _heading(diff: ReportDiff) -> tuple[str, ...]:
+def blocks_of(diff: ReportDiff, gates: Sequence[GateResult] = ()) -> dict[str, tuple[Block, ...]]:
+    """What is shown below the verdict, by name and in order; a part that has nothing to show is empty."""
+    found: dict[str, Block | None] = {
+        "mixed": _mixed(diff),
+        "mismatches": _mismatches(diff),
+        "largest": _largest(diff),
+        "gates": _gates(gates),
+        "classes": _classes(diff),
+        "parts": _parts(diff),
+        "steps": _steps(diff),
+        "findings": _findings(diff),
+        "efficiency": _efficiency(diff),
+        "families": _kernel_table(diff, diff.families, FAMILIES, "families"),
+        "kernels": _kernel_table(diff, diff.kernels, KERNELS, "kernels and copies"),
+        "ranges": _ranges(diff),
+        "noted": _noted(diff),
+        "interval": Paragraph(_INTERVAL, Tone.FAINT) if diff.step.error_ns is not None else None,
+    }
+    return {name: () if block is None else (block,) for name, block in found.items()}
+
+
+def diff_heading(diff: ReportDiff) -> tuple[str, ...]:
+    """What is compared: the sides, ranks, GPUs and steps, once where both are alike."""
     before, after = diff.before, diff.after
     titles = [path_title(side.title or "report", 45) + (" (saved)" if side.file else "") for side in (before, after)]
     parts = [f"{titles[0]} → {titles[1]}"]
@@ -91,6 +98,11 @@ def _counted(side: Side) -> str:
 
 def _verdict(diff: ReportDiff) -> list[Block]:
     """The answer, then what it rests on."""
+    return [Paragraph(text, Tone.PLAIN if i == 1 else Tone.STRONG) for i, text in enumerate(verdict_words(diff)) if text]
+
+
+def verdict_words(diff: ReportDiff) -> tuple[str, str, str]:
+    """The answer, what it rests on, and whether the batch changed; "" where there is nothing to say."""
     said = {
         Verdict.FASTER: _differs,
         Verdict.SLOWER: _differs,
@@ -99,17 +111,12 @@ def _verdict(diff: ReportDiff) -> list[Block]:
         Verdict.NOT_COMPARABLE: _not_comparable,
         Verdict.NO_STEPS: _no_steps,
     }[diff.verdict](diff)
-    blocks: list[Block] = [Paragraph(said, Tone.STRONG)]
+    rests = ""
     if diff.verdict.is_difference and diff.by_median:
-        blocks.append(
-            Paragraph(f"This is said of the median step. Stalled steps hide it in the mean: {_stalls(diff)}; {_change(diff.step)}.")
-        )
+        rests = f"This is said of the median step. Stalled steps hide it in the mean: {_stalls(diff)}; {_change(diff.step)}."
     elif any(diff.stalls):
-        blocks.append(Paragraph(f"Steps stalled: {_stalls(diff)}. The median step, which they do not move: {_change(diff.typical)}."))
-    batch = _batch_changed(diff)
-    if batch:
-        blocks.append(Paragraph(batch, Tone.STRONG))
-    return blocks
+        rests = f"Steps stalled: {_stalls(diff)}. The median step, which they do not move: {_change(diff.typical)}."
+    return said, rests, _batch_changed(diff)
 
 
 def _differs(diff: ReportDiff) -> str:
@@ -362,19 +369,18 @@ def _share(share: float | None) -> str:
     return "" if share is None else percent(round(share * 10**9), 10**9)
 
 
-def _families(diff: ReportDiff) -> Block | None:
-    return _kernel_table(diff, diff.families, FAMILIES, "families")
-
-
-def _kernels(diff: ReportDiff) -> Block | None:
-    return _kernel_table(diff, diff.kernels, KERNELS, "kernels and copies")
-
-
 def _kernel_table(diff: ReportDiff, changes: Sequence[KernelChange], most: int, title: str) -> Block | None:
     large = [k for k in changes if _matters(diff, k.difference_ns)]
     shown = large[:most]
     if not shown:
         return None
+    columns, rows = kernel_rows(diff, shown, title)
+    note = f"and {len(large) - len(shown):,} more: --json has them" if len(large) > len(shown) else ""
+    return Table(columns, rows, note=note)
+
+
+def kernel_rows(diff: ReportDiff, shown: Sequence[KernelChange], title: str) -> tuple[tuple[Column, ...], tuple[tuple[Cell, ...], ...]]:
+    """Columns and rows of kernels, or of families of them."""
     unit = unit_for(max(abs(k.difference_ns) for k in shown))
     rows = tuple(
         (
@@ -388,8 +394,7 @@ def _kernel_table(diff: ReportDiff, changes: Sequence[KernelChange], most: int, 
     )
     numbers = tuple(Column(t, right=True) for t in ("change", "× before", "after", "each before", "after"))
     per = "per step" if diff.counts_steps else "per capture"
-    note = f"and {len(large) - len(shown):,} more: --json has them" if len(large) > len(shown) else ""
-    return Table((*numbers, Column(), Column(f"{title}, {per}", grows=True)), rows, note=note)
+    return (*numbers, Column(), Column(f"{title}, {per}", grows=True)), rows
 
 
 def _matters(diff: ReportDiff, ns: int) -> bool:
@@ -516,6 +521,10 @@ def render_diff(diff: ReportDiff, format: str, gates: Sequence[GateResult] = ())
         return to_json(diff_dict(diff, gates))
     if format == "csv":
         return diff_csv(diff)
+    if format == "html":
+        from traceread.reporters.diff_page import render_diff_page
+
+        return render_diff_page(diff, gates)
     return render_document(diff_document(diff, gates), format)
 
 
