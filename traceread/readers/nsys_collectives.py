@@ -76,29 +76,28 @@ def records(
     process: int, ranges: Ranges, names: Sequence[str], threads: Sequence[Thread], written: Payloads
 ) -> tuple[CollectiveRecords, tuple[ProcessGroup, ...]]:
     """The collectives that the ranges of one process name, with their communicators."""
-    used = np.unique(ranges.name).tolist()
-    operation_of = np.zeros(max(used, default=-1) + 1, np.uint8)
-    for code in used:
+    used = np.flatnonzero(np.bincount(ranges.name))
+    operation_of = np.zeros(max(len(names), 1), np.uint8)
+    peers_of = np.full((max(len(names), 1), 2), NOT_RECORDED)
+    for code in used.tolist():
         operation_of[code] = operation_of_range(names[code])
+        peers_of[code] = peers_of_range(names[code]) or NOT_RECORDED
     host = (ranges.kind == RangeKind.OP) | (ranges.kind == RangeKind.ANNOTATION)
-    rows = np.flatnonzero(host & (operation_of[ranges.name] != Operation.UNKNOWN)) if len(ranges) else np.empty(0, np.int64)
+    rows = np.flatnonzero(host & (operation_of[ranges.name] != Operation.UNKNOWN))
+    source, destination = peers_of[ranges.name[rows]].T
+    group, size, root = np.full((3, len(rows)), NOT_RECORDED)
     groups: dict[int, int] = {}
-    written_in: list[tuple[int, int, int, int, int]] = []  # group, bytes, source, destination, root
-    for row in rows.tolist():
-        operation, start, thread = operation_of[ranges.name[row]], int(ranges.start_ns[row]), threads[ranges.thread[row]]
-        payload = written.of_range.get((process | thread.tid & THREAD_BITS, start), {})
-        communicator = payload.get(_COMMUNICATOR)
-        peers = peers_of_range(names[ranges.name[row]]) or (NOT_RECORDED, NOT_RECORDED)
-        written_in.append(
-            (
-                NOT_RECORDED if communicator is None else groups.setdefault(communicator, len(groups)),
-                payload.get(_BYTES, NOT_RECORDED),
-                payload.get(_PEER, peers[0]) if operation == Operation.RECV else peers[0],
-                payload.get(_PEER, peers[1]) if operation == Operation.SEND else peers[1],
-                payload.get(_ROOT, NOT_RECORDED),
-            )
-        )
-    group, size, source, destination, root = np.array(written_in, np.int64).reshape(-1, 5).T
+    if written.of_range:
+        starts, operations, of_thread = ranges.start_ns[rows], operation_of[ranges.name[rows]], ranges.thread[rows]
+        for i, (start, operation, thread) in enumerate(zip(starts.tolist(), operations.tolist(), of_thread.tolist(), strict=True)):
+            payload = written.of_range.get((process | threads[thread].tid & THREAD_BITS, start), {})
+            communicator = payload.get(_COMMUNICATOR)
+            group[i] = NOT_RECORDED if communicator is None else groups.setdefault(communicator, len(groups))
+            size[i], root[i] = payload.get(_BYTES, NOT_RECORDED), payload.get(_ROOT, NOT_RECORDED)
+            if operation == Operation.RECV:
+                source[i] = payload.get(_PEER, source[i])
+            elif operation == Operation.SEND:
+                destination[i] = payload.get(_PEER, destination[i])
     nothing = np.full(len(rows), NOT_RECORDED)
     table = CollectiveRecords(
         start_ns=ranges.start_ns[rows],

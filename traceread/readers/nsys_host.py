@@ -38,6 +38,7 @@ from traceread.readers.nsys_export import (
     in_order,
     pid_of,
     process_of,
+    processes_of,
     stacked,
 )
 
@@ -187,11 +188,13 @@ def _on_gpu(rows: _NvtxRows, domains: Sequence[tuple[int, int, str]], calls: Cal
     a thread that calls CUDA is a host range.
     """
     calling = np.unique(calls.thread)
+    processes = frozenset(processes_of(calling))
+    asked = sorted({(thread & ~THREAD_BITS, domain) for thread, domain, name in domains if name.upper().startswith("NCCL")})
     found = np.zeros(len(rows), bool)
-    for thread, domain, name in domains:
-        process = thread & ~THREAD_BITS
-        if name.upper().startswith("NCCL") and (process_of(calling) == process).any():
-            found |= (process_of(rows.thread) == process) & (rows.domain == domain) & ~np.isin(rows.thread, calling)
+    elsewhere = ~np.isin(rows.thread, calling) if asked else found
+    for process, domain in asked:
+        if process in processes:
+            found |= elsewhere & (process_of(rows.thread) == process) & (rows.domain == domain)
     return found
 
 
