@@ -6,6 +6,7 @@ anything. The other functions take and return sets. Empty intervals vanish.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import NamedTuple
 
 import numpy as np
@@ -48,6 +49,15 @@ def union(start: npt.ArrayLike, end: npt.ArrayLike) -> Intervals:
     at = np.flatnonzero(first)
     last = np.append(at[1:], len(s)) - 1
     return Intervals(s[at], reach[last])
+
+
+def edges(sets: Iterable[Intervals]) -> IntArray:
+    """Every instant at which an interval of these sets starts or ends, once, sorted."""
+    runs = [np.column_stack(these).reshape(-1) for these in sets]  # each is sorted, which a stable sort makes use of
+    at = np.sort(np.concatenate(runs), kind="stable") if runs else EMPTY.start
+    first = np.ones(len(at), bool)
+    np.not_equal(at[1:], at[:-1], out=first[1:])
+    return at[first]
 
 
 def clip(these: Intervals, start: int, end: int) -> Intervals:

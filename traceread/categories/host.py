@@ -158,8 +158,8 @@ def _per_code(codes: npt.NDArray[np.int32], meaning: Any, default: int) -> npt.N
     """The meaning of each row, asked once per distinct code."""
     if not len(codes):
         return np.empty(0, np.uint8)
-    seen = np.unique(codes)
-    table = np.full(int(seen[-1]) + 1, default, np.uint8)
-    for code in seen.tolist():
+    counts = np.bincount(codes)
+    table = np.full(len(counts), default, np.uint8)
+    for code in np.flatnonzero(counts).tolist():
         table[code] = meaning(code)
     return table[codes]

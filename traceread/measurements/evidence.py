@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
+from weakref import WeakKeyDictionary
 
 import numpy as np
 import numpy.typing as npt
@@ -142,15 +143,11 @@ def _piece_names(trace: Trace, idle: Idle, piece: int, thread: int) -> list[str]
     return []
 
 
-def _rows(trace: Trace, thread: int, kinds: tuple[RangeKind, ...]) -> npt.NDArray[np.bool_]:
-    mine: npt.NDArray[np.bool_] = (trace.ranges.thread == thread) & np.isin(trace.ranges.kind, [int(k) for k in kinds])
-    return mine
-
-
 def _covering(trace: Trace, thread: int, start: int, end: int, kinds: tuple[RangeKind, ...]) -> list[str]:
     """Names of the ranges of one thread that cover an interval, outermost first."""
     r = trace.ranges
-    mine = np.flatnonzero((r.start_ns <= start) & (r.end_ns >= end) & _rows(trace, thread, kinds))
+    mine = np.flatnonzero(r.end_ns[: np.searchsorted(r.start_ns, start, side="right")] >= end)
+    mine = mine[(r.thread[mine] == thread) & np.isin(r.kind[mine], [int(k) for k in kinds])]
     return [trace.names[code] for code in r.name[mine].tolist()]
 
 
@@ -221,23 +218,18 @@ def ops_around(trace: Trace, steps: Steps, thread: npt.NDArray[np.int32], at: In
 
     Of aten ops that call each other (item calls _local_scalar_dense) it is the outermost: the one the user wrote.
     """
-    r = trace.ranges
     labels = {w.label for w in steps.windows}
     result = np.full(len(at), -1, np.int64)
     for one in np.unique(thread).tolist():
-        rows = np.flatnonzero((r.thread == one) & ((r.kind == RangeKind.OP) | (r.kind == RangeKind.ANNOTATION)))
+        start, end, code, parent, aten = _ops_of(trace, one)
         mine = np.flatnonzero(thread == one)
-        if not len(rows):
+        if not len(start):
             continue
-        end, code = r.end_ns[rows], r.name[rows]
-        parent = parents_of(end)
-        innermost = np.searchsorted(r.start_ns[rows], at[mine], side="right") - 1
+        innermost = np.searchsorted(start, at[mine], side="right") - 1
         closed = np.arange(len(mine))
         while len(closed):
             closed = closed[(innermost[closed] >= 0) & (end[innermost[closed]] <= at[mine][closed])]
             innermost[closed] = parent[innermost[closed]]
-        codes, of = np.unique(code, return_inverse=True)
-        aten = np.array([trace.names[c].startswith("aten::") for c in codes.tolist()], bool)[of]
         while True:
             above = parent[innermost]
             inner = (innermost >= 0) & (above >= 0) & aten[innermost] & aten[above]
@@ -249,6 +241,22 @@ def ops_around(trace: Trace, steps: Steps, thread: npt.NDArray[np.int32], at: In
         names[[trace.names[c] in labels for c in names.tolist()]] = -1
         result[mine[found]] = names
     return result
+
+
+_Ops = tuple[IntColumn, IntColumn, CodeColumn, IntColumn, npt.NDArray[np.bool_]]
+_known_ops: WeakKeyDictionary[Trace, dict[int, _Ops]] = WeakKeyDictionary()  # asked for again and again, and forgotten with the trace
+
+
+def _ops_of(trace: Trace, thread: int) -> _Ops:
+    """Start, end, name code, parent and whether it is one of aten, of the ops and annotations of a thread in order."""
+    known = _known_ops.setdefault(trace, {})
+    if thread not in known:
+        r = trace.ranges
+        rows = np.flatnonzero((r.thread == thread) & ((r.kind == RangeKind.OP) | (r.kind == RangeKind.ANNOTATION)))
+        end, code = r.end_ns[rows], r.name[rows]
+        aten = np.array([name.startswith("aten::") for name in trace.names], bool)[code]
+        known[thread] = (r.start_ns[rows], end, code, parents_of(end), aten)
+    return known[thread]
 
 
 def parents_of(end: IntColumn) -> IntColumn:

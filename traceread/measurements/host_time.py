@@ -76,6 +76,18 @@ class HostRows:
         return order[bound[thread + 1] : bound[thread + 2]]
 
     @cached_property
+    def _blocking_rows(self) -> dict[int, npt.NDArray[np.int64]]:
+        return {}
+
+    def _blocking(self, thread: int) -> npt.NDArray[np.int64]:
+        """Rows of one thread that block it for some time."""
+        if thread not in self._blocking_rows:
+            rows = self.of_thread(thread)
+            rows = rows[self.blocker[rows] != Blocker.NONE]
+            self._blocking_rows[thread] = rows[self.end[rows] > self.start[rows]]
+        return self._blocking_rows[thread]
+
+    @cached_property
     def _timelines(self) -> dict[int, Timeline]:
         return {}
 
@@ -88,16 +100,16 @@ class HostRows:
     def _timeline(self, thread: int) -> Timeline:
         rows = self.of_thread(thread)
         opens = rows[self.opens[rows]]
-        rows = np.concatenate((rows, self._anywhere))
+        rows = np.concatenate((self._blocking(thread), self._anywhere))
         parts: list[tuple[int, Intervals, npt.NDArray[np.int64]]] = []
         for blocker in (b for b in Blocker if b is not Blocker.NONE):
             parts.append((blocker, *self._merged(rows[self.blocker[rows] == blocker])))
-        covered, _ = self._merged(opens)
+        covered = intervals.union(self.start[opens], self.end[opens])
         parts.append((EXECUTING, covered, np.full(len(covered.start), -1)))
         parts = [part for part in parts if len(part[1].start)]
         if not parts:
             return Timeline(np.empty(0, np.int64), np.full(1, SILENT, np.uint8), np.full(1, -1))
-        at = np.unique(np.concatenate([edge for _, these, _ in parts for edge in these]))
+        at = intervals.edges(these for _, these, _ in parts)
         state = np.full(len(at) + 1, SILENT, np.uint8)
         source = np.full(len(at) + 1, -1)
         for code, these, rows_of in reversed(parts):
@@ -116,8 +128,8 @@ class HostRows:
 
     def waits(self, thread: int, blocker: Blocker) -> tuple[IntColumn, IntColumn]:
         """Start and end of each wait of one kind on one thread, in order of start; they may nest."""
-        rows = self.of_thread(thread)
-        rows = rows[(self.blocker[rows] == blocker) & (self.end[rows] > self.start[rows])]
+        rows = self._blocking(thread)
+        rows = rows[self.blocker[rows] == blocker]
         rows = rows[np.argsort(self.start[rows], kind="stable")]
         return self.start[rows], self.end[rows]
 

@@ -64,8 +64,8 @@ def _slowed(facts: Facts) -> tuple[IntColumn, IntColumn]:
     length = a.end_ns[rows] - a.start_ns[rows]
     beside = intervals.covered(facts.busy.communication, a.start_ns[rows], a.end_ns[rows])
     loud, quiet = 10 * beside >= 9 * length, beside == 0
-    kinds, of = np.unique(np.stack((a.name[rows].astype(np.int64), facts.phases[rows]), axis=1), axis=0, return_inverse=True)
-    of = of.reshape(-1)
+    phase = facts.phases[rows] - facts.phases.min(initial=0)
+    kinds, of = np.unique(a.name[rows].astype(np.int64) * (int(phase.max()) + 1) + phase, return_inverse=True)
     enough = (np.bincount(of[loud], minlength=len(kinds)) >= _SAMPLES) & (np.bincount(of[quiet], minlength=len(kinds)) >= _SAMPLES)
     found, excess = [], []
     for kind in np.flatnonzero(enough).tolist():
