@@ -87,23 +87,23 @@ class Build:
         activities = sorted(self.activities, key=lambda r: r[:2])
         calls = sorted(self.calls, key=lambda r: (r[0], -r[1]))
         ranges = sorted(self.ranges, key=lambda r: (r[0], -r[1]))
-        fields = dict(
-            rank=rank,
-            rank_source="order",
-            source="kineto",
-            files=(Path("built.json"),),
-            device=Device(0, "Test GPU"),
-            host=None,
-            pid=1,
-            world_size=None,
-            names=list(self.names),
-            threads=tuple(Thread(1, tid) for tid in self.threads),
-            activities=Activities.from_rows(activities),
-            calls=Calls.from_rows(calls),
-            ranges=Ranges.from_rows(ranges),
-            stream_waits=StreamWaits.from_rows(self.waits),
-            recorded=frozenset(Capability),
-        )
+        fields = {
+            "rank": rank,
+            "rank_source": "order",
+            "source": "kineto",
+            "files": (Path("built.json"),),
+            "device": Device(0, "Test GPU"),
+            "host": None,
+            "pid": 1,
+            "world_size": None,
+            "names": list(self.names),
+            "threads": tuple(Thread(1, tid) for tid in self.threads),
+            "activities": Activities.from_rows(activities),
+            "calls": Calls.from_rows(calls),
+            "ranges": Ranges.from_rows(ranges),
+            "stream_waits": StreamWaits.from_rows(self.waits),
+            "recorded": frozenset(Capability),
+        }
         return Trace(**(fields | more))
 
 

@@ -117,7 +117,8 @@ def test_number_list_is_bounded():
             "vectorized_elementwise_kernel<4, CUDAFunctor_add<float> >",
         ),
         (
-            "void at::native::unrolled_elementwise_kernel<at::native::F<int>, at::detail::Array<char *, 3>, 4, Offsets<2, unsigned int>>(int)",
+            "void at::native::unrolled_elementwise_kernel<at::native::F<int>, at::detail::Array<char *, 3>, 4, "
+            "Offsets<2, unsigned int>>(int)",
             "unrolled_elementwise_kernel<F<int>, 4, Offsets<2, unsigned int>>",
         ),
         ("k<array<float, 3> >", "k<array<float, 3> >"),

@@ -1675,9 +1675,7 @@ def page() -> str:
 def _line(timeline: Timeline) -> str:
     forms = [source for source in SOURCES if not timeline.unwritable(source)]
     only = f" ({_ONLY[forms[0]]} only)" if len(forms) == 1 else ""
-    times = "; ".join(
-        (f"{label}: " if len(timeline.windows) > 1 else "") + _times(of_window) for label, of_window in timeline.windows
-    )
+    times = "; ".join((f"{label}: " if len(timeline.windows) > 1 else "") + _times(of_window) for label, of_window in timeline.windows)
     return f"| {timeline.says}{only} | {timeline.verdict} | {times} | {timeline.name} |\n"
 
 

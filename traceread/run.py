@@ -54,7 +54,7 @@ class ModelShape(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class Tokens(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """Tokens of a step over all ranks: those that train the model, padding, and those left out (cut off, or beyond an expert's capacity)."""
+    """Tokens of a step over all ranks: those that train the model, padding, and those left out (cut off, over an expert's capacity)."""
 
     valid: Amount | None = None
     padded: Amount | None = None
