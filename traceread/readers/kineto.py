@@ -254,9 +254,7 @@ class _Rows:
 class _Capture:
     """What the rows, labels and metadata of one file add up to."""
 
-    def __init__(
-        self, path: Path, reader: EventReader, rows: _Rows, metadata: dict[str, Any], whole: _WholeEvents, cut: str
-    ) -> None:
+    def __init__(self, path: Path, reader: EventReader, rows: _Rows, metadata: dict[str, Any], whole: _WholeEvents, cut: str) -> None:
         self._path = path
         self._reader = reader
         self._rows = rows
