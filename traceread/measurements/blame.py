@@ -172,7 +172,7 @@ def charge(
         _divided(case, rows[at_once], case.rank[late[at_once]], weights[at_once]),
     ]
     if not at_once.all():
-        charges.append(_one_by_one(case, rows[~at_once], weights[~at_once], _Ledger(_stacked(charges))))
+        charges.append(_in_order(case, rows[~at_once], weights[~at_once], _Ledger(_stacked(charges), len(case.rank))))
     table = _stacked(charges)
     return table.take(np.lexsort((table.cause, table.blamed, table.row)))
 
@@ -199,6 +199,7 @@ class _Case:
         self.exposed = np.concatenate([e.own_wait_ns for e in exposed])
         self.blocked = np.concatenate([e.blocked_ns for e in exposed])
         self._order = np.lexsort((self.start, self.rank))
+        self._ordered_start, self._first = self.start[self._order], matches.first
         blocked = self._blocked_since_before()
         known = before >= 0
         self.elsewhere = np.where(known, blocked - self.blocked[before], 0)
@@ -212,14 +213,14 @@ class _Case:
         total = np.concatenate(([0], np.cumsum(self.blocked[self._order])))
         return np.where(self.before >= 0, total[place] - total[place[self.before]], 0)
 
-    def waits_elsewhere(self, row: int) -> list[int]:
+    def waits_elsewhere(self, row: int) -> IntColumn:
         """Rows of other groups in which the rank of a row waited since its group's operation before."""
         before = int(self.before[row])
-        own = self._order[
-            np.searchsorted(self.rank[self._order], self.rank[row]) : np.searchsorted(self.rank[self._order], self.rank[row], "right")
-        ]
-        low, high = np.searchsorted(self.start[own], (self.start[before], self.start[row]))
-        return [r for r in own[low:high].tolist() if r != before and self.blocked[r]]
+        own = slice(self._first[self.rank[row]], self._first[self.rank[row] + 1])
+        low, high = np.searchsorted(self._ordered_start[own], (self.start[before], self.start[row]))
+        between = self._order[own][low:high]
+        found: IntColumn = between[(self.blocked[between] > 0) & (between != before)]
+        return found
 
 
 def _excess(case: _Case, between: Sequence[Between], late: IntColumn) -> Amounts:
@@ -257,29 +258,40 @@ def _divided(case: _Case, rows: IntColumn, blamed: IntColumn, weights: Amounts) 
 
 
 class _Ledger:
-    """Charges by row, as they become known."""
+    """What each row is charged to so far: a code for (blamed, cause) and ns, the charges of a row side by side."""
 
-    def __init__(self, known: Charges) -> None:
-        self._known = known.take(np.argsort(known.row, kind="stable"))
-        self._later: dict[int, list[tuple[int, int, int]]] = {}
+    def __init__(self, known: Charges, rows: int) -> None:
+        known = known.take(np.argsort(known.row, kind="stable"))
+        self._code, self._ns = (known.blamed.astype(np.int64) + 1) * len(Cause) + known.cause, known.wait_ns
+        self._used = len(known)
+        self._count = np.bincount(known.row, minlength=rows)
+        self._first = np.searchsorted(known.row, np.arange(rows))
 
-    def add(self, row: int, blamed: int, cause: int, ns: int) -> None:
-        """One more charge."""
-        self._later.setdefault(row, []).append((blamed, cause, ns))
+    def add(self, row: IntColumn, code: IntColumn, ns: IntColumn) -> None:
+        """Charges of more rows, those of a row side by side."""
+        end = self._used + len(row)
+        if end > len(self._ns):
+            self._code, self._ns = (np.resize(column, 2 * end) for column in (self._code, self._ns))
+        self._code[self._used : end], self._ns[self._used : end] = code, ns
+        rows, begins, count = np.unique(row, return_index=True, return_counts=True)
+        self._first[rows], self._count[rows] = self._used + begins, count
+        self._used = end
 
-    def of(self, row: int, amount: int) -> dict[tuple[int, int], int]:
-        """What a part of a row's wait is charged to: (rank, cause) → ns, adding up to the amount."""
-        if row not in self._later:
-            low, high = np.searchsorted(self._known.row, (row, row + 1))
-            columns = (self._known.blamed, self._known.cause, self._known.wait_ns)
-            self._later[row] = list(zip(*(c[low:high].tolist() for c in columns), strict=True))
-        entries = self._later[row]
-        parts = _share_one(amount, [ns for _, _, ns in entries])
-        return {(blamed, cause): part for (blamed, cause, _), part in zip(entries, parts, strict=True) if part}
+    def divide(self, rows: IntColumn, amounts: IntColumn) -> tuple[IntColumn, Amounts]:
+        """Amounts divided like what these rows are charged to: the codes, and for each row the parts; 0 where nothing is known."""
+        count = np.where(amounts > 0, self._count[rows], 0)
+        if not count.any():
+            return np.empty(0, np.int64), np.zeros((len(rows), 0), np.int64)
+        of = np.repeat(np.arange(len(rows)), count)
+        at = np.arange(len(of)) - np.repeat(np.cumsum(count) - count - self._first[rows], count)
+        codes, which = np.unique(self._code[at], return_inverse=True)
+        weights = np.zeros((len(rows), len(codes)), np.int64)
+        weights[of, which] = self._ns[at]
+        return codes, share_out(amounts, weights)
 
 
-def _one_by_one(case: _Case, rows: IntColumn, weights: Amounts, ledger: _Ledger) -> Charges:
-    """Charges of rows that depend on those of earlier ones, in order of time.
+def _in_order(case: _Case, rows: IntColumn, weights: Amounts, ledger: _Ledger) -> Charges:
+    """Charges of rows that depend on those of earlier ones, meeting by meeting in order of time.
 
     Args:
         case: what is known.
@@ -287,28 +299,29 @@ def _one_by_one(case: _Case, rows: IntColumn, weights: Amounts, ledger: _Ledger)
         weights: for each its weights per cause, waiting in other groups left out.
         ledger: what all other rows are charged to.
     """
-    found: list[tuple[int, int, int, int, int]] = []
-    for i in np.lexsort((rows, case.aligned[case.last[rows]])).tolist():
-        row = int(rows[i])
-        late, carried = int(case.last[row]), int(case.carried[row])
-        rank = int(case.rank[late])
-        new = {(rank, cause): ns for cause, ns in enumerate(weights[i].tolist()) if ns}
-        for other in case.waits_elsewhere(late) if case.elsewhere[late] else ():
-            _add(new, ledger.of(other, int(case.blocked[other])))
-        charged = ledger.of(int(case.before[row]), carried) if carried else {}
-        keys = list(new) or [(rank, int(Cause.UNEXPLAINED))]
-        _add(charged, dict(zip(keys, _share_one(int(case.wait[row]) - sum(charged.values()), [new.get(k, 1) for k in keys]), strict=True)))
-        exposed = _share_one(int(case.exposed[row]), list(charged.values()))
-        for ((blamed, cause), ns), seen in zip(charged.items(), exposed, strict=True):
-            if ns:
-                found.append((row, blamed, cause, ns, seen))
-                ledger.add(row, blamed, cause, ns)
-    return Charges.from_rows(found)
-
-
-def _add(to: dict[tuple[int, int], int], more: dict[tuple[int, int], int]) -> None:
-    for key, ns in more.items():
-        to[key] = to.get(key, 0) + ns
+    late = case.last[rows]
+    order = np.lexsort((rows, late, case.aligned[late]))
+    found = []
+    for mine in np.split(order, np.flatnonzero(np.diff(late[order])) + 1):
+        row, last = rows[mine], int(late[mine[0]])
+        own = (case.rank[last] + 1) * len(Cause)
+        elsewhere = case.waits_elsewhere(last) if case.elsewhere[last] else np.empty(0, np.int64)
+        passed_on, parts = ledger.divide(elsewhere, case.blocked[elsewhere])
+        kept, carried = ledger.divide(case.before[row], case.carried[row])
+        codes = np.unique(np.concatenate((own + np.arange(len(Cause)), passed_on, kept)))
+        new = np.zeros(len(codes), np.int64)
+        new[np.searchsorted(codes, own) + np.arange(len(Cause))] = weights[mine[0]]
+        new[np.searchsorted(codes, passed_on)] += parts.sum(axis=0)
+        if not new.any():
+            new[np.searchsorted(codes, own + Cause.UNEXPLAINED)] = 1
+        wait = share_out(case.wait[row] - carried.sum(axis=1), np.broadcast_to(new, (len(row), len(codes))))
+        wait[:, np.searchsorted(codes, kept)] += carried
+        exposed = share_out(case.exposed[row], wait)
+        at, which = np.nonzero(wait)
+        ledger.add(row[at], codes[which], wait[at, which])
+        found.append((row[at], codes[which], wait[at, which], exposed[at, which]))
+    row, code, wait_ns, exposed_ns = (np.concatenate(column) for column in zip(*found, strict=True))
+    return Charges(row, (code // len(Cause) - 1).astype(np.int32), (code % len(Cause)).astype(np.int32), wait_ns, exposed_ns)
 
 
 def share_out(amounts: IntColumn, weights: Amounts) -> Amounts:

@@ -366,14 +366,15 @@ def _lines(
     residual = np.array([o.residual_ns for o in clocks.offsets], np.int64)
     clearly = (waiting.lead_ns > 2 * residual[rank]) if len(rank) else np.empty(0, bool)
     used = np.concatenate([f.in_used_windows() for f in facts] or [np.empty(0, bool)])
-    met = (waiting.split == Split.SPLIT) & (matches.meeting >= 0)
+    met = (waiting.split == Split.SPLIT) & (matches.meeting >= 0) & used
+    bound, clearly = used & (waiting.lower_bound == 1), used & clearly
     by_cause = np.zeros((len(facts), len(Cause)), np.int64)
     blamed = charges.blamed >= 0
     np.add.at(by_cause, (charges.blamed[blamed], charges.cause[blamed]), charges.exposed_ns[blamed])
     sets = np.bincount(np.array(clocks.reference, np.int64), minlength=1)
     lines = []
     for r, (f, e) in enumerate(zip(facts, exposed, strict=True)):
-        own = rank == r
+        own = slice(matches.first[r], matches.first[r + 1])
         reasons = np.bincount(matches.unmatched[own], minlength=len(Unmatched)).tolist()
         causes = sorted(((Cause(c), ns) for c, ns in enumerate(by_cause[r].tolist()) if ns), key=lambda pair: (-pair[1], pair[0]))
         lines.append(
@@ -385,13 +386,13 @@ def _lines(
                 transfer_ns=int(e.transfer_ns[f.used].sum()),
                 not_split_ns=int(e.not_split_ns[f.used].sum()),
                 hidden_ns=int(f.partition.hidden_communication_ns[f.used].sum()),
-                met=int((own & met & used).sum()),
-                last=int((own & clearly & used).sum()),
+                met=int(met[own].sum()),
+                last=int(clearly[own].sum()),
                 charged_ns=int(by_cause[r].sum()),
                 causes=tuple(causes),
                 clock=clocks.offsets[r],
                 comparable=bool(sets[clocks.reference[r]] > 1),
-                lower_bound=bool((own & used & (waiting.lower_bound == 1)).any()),
+                lower_bound=bool(bound[own].any()),
                 unmatched=tuple((reason, reasons[reason]) for reason in Unmatched if reason and reasons[reason]),
             )
         )
