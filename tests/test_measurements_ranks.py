@@ -232,6 +232,8 @@ def test_the_command_names_the_straggler_and_why(late):
 def test_json_follows_its_schema(late, even, tmp_path):
     schema = json.loads((SCHEMAS / "ranks.schema.json").read_text("utf-8"))
     validator = jsonschema.Draft202012Validator(schema)
+    report_schema = json.loads((SCHEMAS / "report.schema.json").read_text("utf-8"))
+    assert schema["properties"]["profile"] == report_schema["properties"]["profile"]
     one = str(late / "rank0.pt.trace.json.gz")
     for arguments in ([str(late)], [one], [str(late), "--link", "450", "--against", str(even)]):
         value = json.loads(text(["ranks", *arguments, "-f", "json"]))
