@@ -68,3 +68,15 @@ def test_union_per_group_is_the_union_of_each_group(rows, scale):
     for g in range(4):
         expected = intervals.union(start[group == g], end[group == g])
         assert (starts[of == g].tolist(), ends[of == g].tolist()) == (expected.start.tolist(), expected.end.tolist())
+
+
+@given(st.lists(pairs, max_size=4))
+def test_edges_are_all_starts_and_ends_once_in_order(sets):
+    expected = sorted({edge for rows in sets for these in [the_set(rows)] for part in these for edge in part.tolist()})
+    assert intervals.edges(map(the_set, sets)).tolist() == expected
+
+
+@given(st.lists(st.tuples(st.integers(0, 9), st.integers(-3, 3)), max_size=40))
+def test_time_order_is_a_stable_sort_by_both_keys(rows):
+    start, then = (np.array([row[i] for row in rows], np.int64) for i in (0, 1))
+    assert intervals.time_order(start, then).tolist() == np.lexsort((then, start)).tolist()

@@ -121,7 +121,7 @@ class HostRows:
 
     def _merged(self, rows: npt.NDArray[np.int64]) -> tuple[Intervals, npt.NDArray[np.int64]]:
         """The union of these rows and, for each interval of it, the row that begins it."""
-        rows = rows[np.lexsort((-self.end[rows], self.start[rows]))]
+        rows = rows[intervals.time_order(self.start[rows], -self.end[rows])]
         rows = rows[self.end[rows] > self.start[rows]]
         these = intervals.union(self.start[rows], self.end[rows])
         return these, rows[np.searchsorted(self.start[rows], these.start, side="left")]

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing
 from enum import IntEnum
 from pathlib import Path
@@ -18,6 +18,7 @@ import numpy as np
 import numpy.typing as npt
 
 from traceread.errors import CorruptTrace, InputError, Notice, UnknownFormat
+from traceread.intervals import time_order
 from traceread.model import (
     NOT_RECORDED,
     Activities,
@@ -212,8 +213,8 @@ class _Rows:
     def add(self, batch: EventBatch, categories: Sequence[str]) -> None:
         """Sorts a batch by what its rows are, leaving out those without a usable time."""
         row = self._meaning(batch.category, categories)
-        for code, count in zip(*np.unique(batch.category[row == Row.UNKNOWN], return_counts=True), strict=True):
-            self.unread[categories[code]] += int(count)
+        for code, count in _counts(batch.category[row == Row.UNKNOWN]):
+            self.unread[categories[code]] += count
         gpu = (row >= Row.KERNEL) & (row <= Row.MEMSET)
         used = row > Row.IGNORED
         lost = gpu & batch.timed & (batch.start_ns == 0) & (batch.dur_ns == 0)
@@ -320,7 +321,7 @@ class _Capture:
         start, name, row = rows["start_ns"], rows["name"], rows["row"]
         copies, sized = row == Row.MEMCPY, row != Row.KERNEL
         kind_of, pageable_of = np.zeros(len(self._names), np.uint8), np.full(len(self._names), NOT_RECORDED, np.int8)
-        for code in np.unique(name[copies]).tolist():
+        for code, _ in _counts(name[copies]):
             kind_of[code], pageable_of[code] = _copy(self._names[code])
         copy_kind = np.where(copies, kind_of[name], np.uint8(CopyKind.UNKNOWN))
         between = copies & (rows["from_device"] != rows["to_device"]) & (rows["from_device"] >= 0) & (rows["to_device"] >= 0)
@@ -343,7 +344,7 @@ class _Capture:
             family=np.zeros(rows.rows, np.uint8),
             fused=np.zeros(rows.rows, np.int8),
         )
-        return table.take(np.lexsort((table.end_ns, table.start_ns)))
+        return table.take(time_order(table.start_ns, table.end_ns))
 
     def _calls(self, thread_of: Codes) -> Calls:
         rows = self._rows.calls
@@ -363,7 +364,7 @@ class _Capture:
             name=bare[name],
             correlation=rows["correlation"],
         )
-        return table.take(np.lexsort((-table.end_ns, table.start_ns)))
+        return table.take(time_order(table.start_ns, -table.end_ns))
 
     def _ranges(self, thread_of: Codes) -> Ranges:
         rows = self._rows.ranges
@@ -388,12 +389,12 @@ class _Capture:
             kind=kind,
             open=np.zeros(rows.rows, np.int8),
         ).take(known)
-        return table.take(np.lexsort((-table.end_ns, table.start_ns)))
+        return table.take(time_order(table.start_ns, -table.end_ns))
 
     def _named(self, name: Codes, matches: Callable[[str], bool]) -> Mask:
         """For each name code whether its name matches, looked up for the codes in this column only."""
         result = np.zeros(len(self._names), np.bool_)
-        for code in np.unique(name).tolist():
+        for code, _ in _counts(name):
             result[code] = matches(self._names[code])
         return result
 
@@ -418,7 +419,8 @@ class _Capture:
     def _process(self) -> int | None:
         """The id of the host process, None if there is none; refuses the merged events of several."""
         tracks = self._reader.tracks
-        work = np.isin(self._rows.ranges["row"], (Row.OP, Row.ANNOTATION))
+        row = self._rows.ranges["row"]
+        work = (row == Row.OP) | (row == Row.ANNOTATION)
         callers = _rows_by_process(self._rows.calls["track"], tracks)
         workers = callers + _rows_by_process(self._rows.ranges["track"][work], tracks)
         labelled = {_process_key(p) for (event, p, _), label in self._reader.labels.items() if event == "process_labels" and label == "CPU"}
@@ -442,8 +444,9 @@ class _Capture:
         thread_of = np.full(len(self._reader.tracks), -1, np.int32)
         position: dict[tuple[int, int, str], int] = {}
         threads: list[Thread] = []
-        used = np.union1d(self._rows.calls["track"], self._rows.ranges["track"]).astype(np.int64)
-        for track in used.tolist():
+        used = np.zeros(len(self._reader.tracks), np.bool_)
+        used[self._rows.calls["track"]] = used[self._rows.ranges["track"]] = True
+        for track in np.flatnonzero(used).tolist():
             pid, tid = int(self._pid[track]), int(self._tid[track])
             written = self._reader.tracks[track][1]
             own_name = written if isinstance(written, str) and not _INTEGER.fullmatch(written) else ""
@@ -460,7 +463,7 @@ class _Capture:
 
     def _recorded(self, calls: Calls, ranges: Ranges) -> frozenset[Capability]:
         """What the host rows hold."""
-        kinds = set(np.unique(ranges.kind).tolist())
+        kinds = {kind for kind, _ in _counts(ranges.kind)}
         marks = self._reader.marks
         found = {
             Capability.LAUNCHES: bool((calls.correlation > 0).any()),
@@ -507,9 +510,16 @@ class _Capture:
 
 def _rows_by_process(track: Codes, tracks: Sequence[tuple[Scalar, Scalar]]) -> Counter[int | str]:
     counts: Counter[int | str] = Counter()
-    for code, count in zip(*np.unique(track, return_counts=True), strict=True):
-        counts[_process_key(tracks[code][0])] += int(count)
+    for code, count in _counts(track):
+        counts[_process_key(tracks[code][0])] += count
     return counts
+
+
+def _counts(codes: npt.NDArray[np.integer[Any]]) -> Iterator[tuple[int, int]]:
+    """Each code of a column and how often it stands there, in order of code."""
+    counts = np.bincount(codes)
+    codes = np.flatnonzero(counts)
+    return zip(codes.tolist(), counts[codes].tolist(), strict=True)
 
 
 def _process_key(pid: Scalar) -> int | str:
@@ -547,8 +557,8 @@ def _recorded_by(activities: Activities, calls: Calls, names: Sequence[str]) -> 
         found.add(Capability.ACTIVITIES)
     if (activities.pageable != NOT_RECORDED).any():
         found.add(Capability.COPY_KINDS)
-    graph_names = [code for code in np.unique(calls.name).tolist() if names[code].endswith("GraphLaunch")]
-    launches = calls.correlation[np.isin(calls.name, graph_names) & (calls.correlation > 0)]
+    graphs = np.array([name.endswith("GraphLaunch") for name in names], np.bool_)
+    launches = calls.correlation[graphs[calls.name] & (calls.correlation > 0)]
     # Before kineto wrote node ids, nodes show in that one graph launch owns many activities.
     launched = activities.correlation[np.isin(activities.correlation, launches)]
     if (activities.graph_node > 0).any() or len(np.unique(launched)) < len(launched):
