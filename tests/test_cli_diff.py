@@ -1,6 +1,8 @@
 """`traceread diff` and the gates of `traceread report`: what is written, where, and the exit code."""
 
 import json
+import re
+import shlex
 import xml.etree.ElementTree as ElementTree
 from functools import cache
 from pathlib import Path
@@ -238,3 +240,14 @@ def test_findings_in_junit(tmp_path, capsys):
     assert main(["report", BEFORE, "--fail-on", "high", "--fail-on", "gc-pause", "--junit", str(xml)]) == GATE
     root = ElementTree.parse(xml).getroot()
     assert (root.get("tests"), root.get("failures")) == ("2", "1")
+
+
+def test_the_example_workflow_uses_options_that_exist():
+    workflow = (ROOT / "docs" / "examples" / "step-time.yml").read_text("utf-8")
+    [command] = re.findall(r"^ +(traceread diff .*(?:\n +--.*)*)", workflow, re.MULTILINE)
+    from traceread.cli import _parser
+
+    args = _parser()[0].parse_args(shlex.split(command)[1:])
+    assert [str(gate) for gate in args.gates] == ["step > +2%", "exposed_communication > +5ms"]
+    assert args.github
+    assert args.junit == Path("gates.xml")
