@@ -519,14 +519,14 @@ def analyze_trace(trace: Trace, options: AnalysisOptions) -> RankReport:
     idle = explain_idle(trace, launches, steps, busy.any, options.host_names)
     partition, kernels, idle_names = divide(steps, busy, idle), sum_kernels(trace, steps, busy), name_idle(trace, steps, idle)
     rows = host_rows(trace, launches, options.host_names)
-    facts = Facts(trace, launches, steps, partition, busy, idle, idle_names, kernels, rows)
+    collectives = find_collectives(trace, launches, steps)
+    facts = Facts(trace, launches, steps, partition, busy, idle, idle_names, kernels, rows, collectives)
     inspection = inspect_rank(facts, load_rules()[0], options.host_names)
     shown = choose_window(steps, [e.step for f in inspection.found.findings for e in f.evidence])
     step_windows = [w for w in steps.windows if w.kind is not WindowKind.BETWEEN]
     inside = intervals.covered(
         busy.any, np.array([w.start_ns for w in step_windows], np.int64), np.array([w.end_ns for w in step_windows], np.int64)
     )
-    collectives = find_collectives(trace, launches, steps)
     return RankReport(
         rank=trace.rank,
         rank_source=trace.rank_source,

@@ -42,7 +42,7 @@ def allocator_churn(facts: Facts) -> Iterator[Finding]:
     spent = sum(b.ns for b in found)
     if not loss or not facts.worth(max(facts.loss_total_ns(loss), spent)):
         return
-    calls = sum(len(b.rows) for b in found)
+    calls = sum(b.count for b in found)
     lost = duration(facts.per_step(facts.loss_total_ns(loss)))
     yield Finding(
         title="device memory is allocated in the middle of steps",

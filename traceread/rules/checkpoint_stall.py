@@ -44,7 +44,7 @@ def checkpoint_stall(facts: Facts) -> Iterator[Finding]:
     copies = facts.launched_inside(rows) & (facts.trace.activities.category == Category.COPY)
     loss = loss + facts.work_loss(copies)
     lost = facts.loss_total_ns(loss)
-    if not facts.worth(lost):
+    if not facts.worth(max(lost, sum(s.ns for s in saves))):
         return
     yield Finding(
         title="training waits while a checkpoint is saved",

@@ -23,11 +23,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-import numpy as np
-
 from traceread.findings import Effort, Finding
 from traceread.measurements.classes import Reason, StepClass
-from traceread.model import Capability, IntColumn
+from traceread.model import Capability
 from traceread.rules import GENERAL, Facts, Loss, rule
 from traceread.units import duration
 
@@ -38,8 +36,8 @@ def code_loading(facts: Facts) -> Iterator[Finding]:
     if facts.only_first_step:
         return
     loss = sum((b.loss for b in facts.blocked(StepClass.COMPILE)), Loss())
-    first = facts.idle_rows(StepClass.COMPILE, (Reason.CODE_LOADING,))
-    loss = loss + facts.host_loss(_launches(facts, first), first)
+    first = facts.idle_rows(StepClass.COMPILE, (Reason.CODE_LOADING,), lead_in=True)
+    loss = loss + facts.host_loss(facts.sources(first), first)
     lost = facts.loss_total_ns(loss)
     if not facts.worth(lost):
         return
@@ -48,10 +46,3 @@ def code_loading(facts: Facts) -> Iterator[Finding]:
         loss=loss,
         why=f"loading code leaves the GPU idle for {duration(facts.per_step(lost))} a step in the mean, {facts.steps_phrase(loss)}.",
     )
-
-
-def _launches(facts: Facts, idle: IntColumn) -> IntColumn:
-    """The slow first launches behind these rows of Idle."""
-    source = facts.idle.source[idle]
-    rows: IntColumn = np.unique(source[source >= 0])
-    return rows

@@ -47,11 +47,12 @@ def data_loading(facts: Facts) -> Iterator[Finding]:
     waits = facts.blocked(StepClass.DATA_WAIT)
     loss = sum((w.loss for w in waits), Loss())
     lost = facts.loss_total_ns(loss)
-    if not facts.worth(lost):
+    fetching = sum(w.ns for w in waits)
+    if not facts.worth(max(lost, fetching)):
         return
     titles = [w.title for w in waits if w.title]
-    fetch = facts.per_step(sum(w.ns for w in waits))
-    shown = f" (the fetch itself takes {duration(fetch)}, the rest is hidden)" if fetch > facts.per_step(lost) else ""
+    fetch = duration(facts.per_step(fetching))
+    shown = f" (the fetch itself takes {fetch}, the rest is hidden)" if fetching > lost else ""
     yield Finding(
         title="the GPU waits for the next batch",
         loss=loss,

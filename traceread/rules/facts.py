@@ -1,4 +1,8 @@
-"""Facts of one rank: what rules read. Everything is over the used steps."""
+"""Facts of one rank: what rules read.
+
+Times and counts are over the used steps. What a fix takes away goes beyond them: it reaches into the window before the first used
+one, with which a replay leads in, so that the first used step begins as all others do.
+"""
 
 from __future__ import annotations
 
@@ -52,18 +56,21 @@ _BLOCKER_OF = {
 
 @dataclass(frozen=True, eq=False)
 class Blocked:
-    """Host rows of one name that block the host, in the used steps.
+    """Host rows of one name that block the host.
 
     Attributes:
         title: how they are called: "cudaStreamSynchronize in aten::item", the name of a range; "" for waits without a row.
-        rows: rows of the host: calls (position), ranges (number of calls + position).
-        loss: the idle time they are to blame for, and the host time they take.
-        ns: length of the rows together.
+        rows: rows of the host: calls (position), ranges (number of calls + position); with those that lead in.
+        idle: rows of Idle that they are to blame for, with those that lead in.
+        loss: the idle time of the used steps, and the host time they take.
+        count, ns: number and length of the rows of the used steps.
     """
 
     title: str
     rows: IntColumn
+    idle: IntColumn
     loss: Loss
+    count: int
     ns: int
 
 
@@ -116,6 +123,8 @@ class Facts:
         np.add.at(self._claimed_ns, loss.activities, loss.ns)
         np.subtract.at(self.exposed_ns, loss.activities, loss.ns)
         np.maximum(self.exposed_ns, 0, out=self.exposed_ns)
+        np.subtract.at(self.lead_in_ns, loss.removal.activities, loss.removal.off_ns)
+        np.maximum(self.lead_in_ns, 0, out=self.lead_in_ns)
 
     # The steps
 
@@ -146,6 +155,23 @@ class Facts:
         used = [self.steps.windows[i] for i in self.used.tolist()]
         return intervals.union([w.host_start_ns for w in used], [w.host_end_ns for w in used])
 
+    @cached_property
+    def _lead_in(self) -> Mask:
+        """Which windows a replay goes through beside the used ones."""
+        result = np.zeros(len(self.steps.windows), bool)
+        if len(self.used):
+            result[max(int(self.used[0]) - 1, 0) : int(self.used[-1])] = True
+            result[self.used] = False
+        return result
+
+    @cached_property
+    def _replayed_host(self) -> Intervals:
+        """The host time in which the used steps and those that lead in are launched."""
+        lead_in = [self.steps.windows[i] for i in np.flatnonzero(self._lead_in).tolist()]
+        start = np.concatenate((self.host_windows.start, np.array([w.host_start_ns for w in lead_in], np.int64)))
+        end = np.concatenate((self.host_windows.end, np.array([w.host_end_ns for w in lead_in], np.int64)))
+        return intervals.union(start, end)
+
     @property
     def only_first_step(self) -> bool:
         """Whether the only step there is to judge by is the first of the capture, with everything that happens once."""
@@ -172,15 +198,18 @@ class Facts:
         mine: Mask = np.array(self.steps.used, bool)[self.idle.window]
         return mine
 
-    def idle_rows(self, step_class: StepClass, reasons: Sequence[Reason] = ()) -> IntColumn:
-        """Rows of Idle in used steps with this class, and with one of these reasons if given."""
-        mine = self._used_rows & (self.idle.cause == step_class) & ~self._taken_idle
+    def idle_rows(self, step_class: StepClass, reasons: Sequence[Reason] = (), *, lead_in: bool = False) -> IntColumn:
+        """Rows of Idle in used steps with this class, and with one of these reasons if given; `lead_in`: and what leads in."""
+        mine = (self.idle.cause == step_class) & ~self._taken_idle
+        if len(self.idle):
+            mine &= self._used_rows | (self._lead_in[self.idle.window] & lead_in)
         if reasons:
             mine &= np.isin(self.idle.reason, [int(r) for r in reasons])
         return np.flatnonzero(mine)
 
     def idle_ns(self, rows: IntColumn) -> int:
-        """Length of these rows of Idle together."""
+        """Length of those of these rows of Idle that are in used steps."""
+        rows = rows[self._used_rows[rows]]
         return int((self.idle.end_ns[rows] - self.idle.start_ns[rows]).sum())
 
     @cached_property
@@ -202,15 +231,28 @@ class Facts:
     def _left(self, blocked: Blocked) -> Blocked:
         """What no finding has claimed yet."""
         rows = blocked.rows[~self._taken_host[blocked.rows]]
-        idle = blocked.loss.idle[~self._taken_idle[blocked.loss.idle]]
-        if len(rows) == len(blocked.rows) and len(idle) == len(blocked.loss.idle):
+        idle = blocked.idle[~self._taken_idle[blocked.idle]]
+        if len(rows) == len(blocked.rows) and len(idle) == len(blocked.idle):
             return blocked
-        return self._blocked_rows(blocked.title, rows, idle)
+        return self.blocked_rows(blocked.title, rows, idle)
 
-    def _blocked_rows(self, title: str, rows: IntColumn, idle: IntColumn) -> Blocked:
-        removal = Removal(host=self._host_time(rows, idle if not title else idle[:0]))
-        ns = int((self.rows.end[rows] - self.rows.start[rows]).sum())
-        return Blocked(title, rows, Loss(idle=idle, host_rows=rows, removal=removal), ns)
+    def blocked_rows(self, title: str, rows: IntColumn, idle: IntColumn) -> Blocked:
+        """Host rows and the rows of Idle that they are to blame for; waits without a title go with the host's silence."""
+        loss = self.host_loss(rows, idle) if title else self.idle_loss(idle, host_gone=True)
+        return Blocked(title, rows, idle, loss, int(self._counted[rows].sum()), self.host_ns(rows))
+
+    def host_ns(self, rows: IntColumn) -> int:
+        """Length of those of these host rows that belong to used steps."""
+        counted = rows[self._counted[rows]]
+        return int((self.rows.end[counted] - self.rows.start[counted]).sum())
+
+    @cached_property
+    def _counted(self) -> Mask:
+        """The host rows that count: begun while used steps were launched, or to blame for idle time in them."""
+        result = intervals.covered(self.host_windows, self.rows.start, self.rows.start + 1) > 0
+        source = self.idle.source[self._used_rows]
+        result[source[source >= 0]] = True
+        return result
 
     @cached_property
     def _blocked(self) -> dict[StepClass, tuple[Blocked, ...]]:
@@ -220,8 +262,8 @@ class Facts:
         host, idle = self.rows, self.idle
         mine = (host.blocker == _BLOCKER_OF[step_class]) & np.isin(host.thread, self.launching_threads)
         rows = np.flatnonzero(mine)
-        begun = intervals.covered(self.host_windows, host.start[rows], host.start[rows] + 1) > 0
-        waiting = self.idle_rows(step_class)
+        begun = intervals.covered(self._replayed_host, host.start[rows], host.start[rows] + 1) > 0
+        waiting = self.idle_rows(step_class, lead_in=True)
         source = idle.source[waiting]
         rows = np.union1d(rows[begun], source[(source >= 0) & (host.blocker[np.maximum(source, 0)] == _BLOCKER_OF[step_class])])
         rows = self._not_inside(rows, _BLOCKER_OF[step_class])
@@ -238,7 +280,7 @@ class Facts:
             group[restart] = title_of[by_end[before[restart]]]
         found = []
         for code in np.unique(np.concatenate((group, title_of))).tolist():
-            found.append(self._blocked_rows(titles[code] if code >= 0 else "", rows[title_of == code], waiting[group == code]))
+            found.append(self.blocked_rows(titles[code] if code >= 0 else "", rows[title_of == code], waiting[group == code]))
         return tuple(sorted(found, key=lambda b: (-self.idle_ns(b.loss.idle), b.title)))
 
     def _not_inside(self, rows: IntColumn, blocker: Blocker) -> IntColumn:
@@ -292,32 +334,32 @@ class Facts:
     @cached_property
     def working(self) -> HostIntervals:
         """When the launching threads did nothing but execute, calls included: what a CUDA graph would do away with."""
-        used = [self.steps.windows[i] for i in self.used.tolist()]
-        if not used or not len(self.rows.start):
+        if not len(self.used) or not len(self.rows.start):
             return HostIntervals.empty()
-        begin = max(min(w.host_start_ns for w in used), int(self.rows.start.min()))
-        return working_time(self.trace, self.launches, self.launching_threads, self.rows, begin, max(w.end_ns for w in used))
+        begin = max(int(self._replayed_host.start[0]), int(self.rows.start.min()))
+        return working_time(self.trace, self.launches, self.launching_threads, self.rows, begin, int(self.windows.end[-1]))
 
     def idle_loss(self, rows: IntColumn, *, host_gone: bool = False, names: tuple[str, ...] = ()) -> Loss:
         """The loss of these rows of Idle; `host_gone`: the host time behind them goes with it."""
-        return Loss(idle=rows, removal=Removal(host=self._host_time(rows[:0], rows)) if host_gone else Removal(), names=names)
+        removal = Removal(host=self._host_time(rows[:0], rows)) if host_gone else Removal()
+        return Loss(idle=rows[self._used_rows[rows]], removal=removal, names=names)
 
     def host_loss(self, rows: IntColumn, idle: IntColumn) -> Loss:
         """The loss of these rows of Idle, removed with the time of these host rows."""
-        return Loss(idle=idle, host_rows=rows, removal=Removal(host=self._host_time(rows, idle[:0])))
+        return Loss(idle=idle[self._used_rows[idle]], host_rows=rows, removal=Removal(host=self._host_time(rows, idle[:0])))
 
     def ranges_named(self, pattern: str, kinds: Sequence[RangeKind] = (RangeKind.OP, RangeKind.ANNOTATION)) -> IntColumn:
-        """Host rows of the ranges of these kinds whose name holds the pattern, in the host time of the used steps."""
+        """Host rows of the ranges of these kinds whose name holds the pattern, in used steps and what leads in."""
         r = self.trace.ranges
         rows = np.flatnonzero(self._named(pattern)[r.name] & np.isin(r.kind, [int(k) for k in kinds]))
-        begun = intervals.covered(self.host_windows, r.start_ns[rows], r.start_ns[rows] + 1) > 0
+        begun = intervals.covered(self._replayed_host, r.start_ns[rows], r.start_ns[rows] + 1) > 0
         return len(self.trace.calls) + rows[begun]
 
     def calls_named(self, pattern: str) -> IntColumn:
-        """Host rows of the calls whose name holds the pattern, in the host time of the used steps."""
+        """Host rows of the calls whose name holds the pattern, in used steps and what leads in."""
         c = self.trace.calls
         rows = np.flatnonzero(self._named(pattern)[c.name])
-        return rows[intervals.covered(self.host_windows, c.start_ns[rows], c.start_ns[rows] + 1) > 0]
+        return rows[intervals.covered(self._replayed_host, c.start_ns[rows], c.start_ns[rows] + 1) > 0]
 
     def _named(self, pattern: str) -> Mask:
         """Which names hold the pattern."""
@@ -348,6 +390,18 @@ class Facts:
         kept: IntColumn = rows[2 * intervals.covered(these, start, end) >= end - start]
         return kept
 
+    def sources(self, idle: IntColumn) -> IntColumn:
+        """The host rows that are recorded as the cause of these rows of Idle."""
+        source = self.idle.source[idle]
+        rows: IntColumn = np.unique(source[source >= 0])
+        return rows
+
+    def meeting(self, rows: IntColumn, idle: IntColumn) -> IntColumn:
+        """Those of these host rows that are open in one of these rows of Idle."""
+        these = intervals.union(self.idle.start_ns[idle], self.idle.end_ns[idle])
+        kept: IntColumn = rows[intervals.covered(these, self.rows.start[rows], self.rows.end[rows]) > 0]
+        return kept
+
     def launched_inside(self, rows: IntColumn) -> Mask:
         """For each activity whether its launch begins while one of these host rows is open on its thread."""
         result = np.zeros(len(self.trace.activities), bool)
@@ -371,6 +425,15 @@ class Facts:
     @cached_property
     def exposed_ns(self) -> IntColumn:
         """For each activity its time in used steps that counts in the class of its category and is still unclaimed, each instant once."""
+        return self._exposed_within(self.windows)
+
+    @cached_property
+    def lead_in_ns(self) -> IntColumn:
+        """The same in the windows that lead in."""
+        lead_in = [self.steps.windows[i] for i in np.flatnonzero(self._lead_in).tolist()]
+        return self._exposed_within(intervals.union([w.start_ns for w in lead_in], [w.end_ns for w in lead_in]))
+
+    def _exposed_within(self, windows: Intervals) -> IntColumn:
         a = self.trace.activities
         result = np.zeros(len(a), np.int64)
         hiding = {
@@ -387,7 +450,7 @@ class Facts:
                 continue
             start, end = a.start_ns[rows], a.end_ns[rows]
             first = np.maximum(start, intervals.reach_per_group(start, end, np.zeros(len(rows), np.int64)))
-            result[rows] = intervals.covered(intervals.subtract(self.windows, under), first, np.maximum(first, end))
+            result[rows] = intervals.covered(intervals.subtract(windows, under), first, np.maximum(first, end))
         return result
 
     @cached_property
@@ -417,26 +480,40 @@ class Facts:
 
     def work_loss(self, activities: Mask, *, names: tuple[str, ...] = ()) -> Loss:
         """The loss of communication or copies that nothing hides; a fix takes their exposed time, or lets them run beside other work."""
-        rows = np.flatnonzero(activities & (self.exposed_ns > 0))
+        rows, near = self._with_lead_in(activities)
         if not len(rows):
             return Loss()
         a = self.trace.activities
-        alone = a.end_ns[rows] - a.start_ns[rows] - intervals.covered(self.busy.compute, a.start_ns[rows], a.end_ns[rows])
-        claimed = self._claimed_ns[rows]
+        alone = a.end_ns[near] - a.start_ns[near] - intervals.covered(self.busy.compute, a.start_ns[near], a.end_ns[near])
+        claimed = self._claimed_ns[near]
         return Loss(
             activities=rows,
             ns=self.exposed_ns[rows],
-            removal=Removal(activities=rows, off_ns=np.maximum(alone - claimed, 0)),
-            beside=Removal(activities=rows, beside=True),
+            removal=Removal(activities=near, off_ns=np.maximum(alone - claimed, 0)),
+            beside=Removal(activities=near, beside=True),
             names=names,
         )
 
     def kernel_loss(self, activities: Mask, keep_permille: int | IntColumn = 0, *, names: tuple[str, ...] = ()) -> Loss:
         """The loss of compute kernels that could take only so many thousandths of their time."""
-        rows = np.flatnonzero(activities & (self.exposed_ns > 0))
-        gone = 1000 - (keep_permille if isinstance(keep_permille, int) else keep_permille[rows])
-        ns = self.exposed_ns[rows] * gone // 1000
-        return Loss(activities=rows, ns=ns, removal=Removal(activities=rows, off_ns=ns), names=names)
+        rows, near = self._with_lead_in(activities)
+        if not len(rows):
+            return Loss()
+        gone = np.broadcast_to(1000 - np.asarray(keep_permille), len(activities))
+        off = (self.exposed_ns[near] + self.lead_in_ns[near]) * gone[near] // 1000
+        return Loss(
+            activities=rows, ns=self.exposed_ns[rows] * gone[rows] // 1000, removal=Removal(activities=near, off_ns=off), names=names
+        )
+
+    def _with_lead_in(self, activities: Mask) -> tuple[IntColumn, IntColumn]:
+        """Those of these activities that have time left in used steps, and those that have some there or in what leads in."""
+        counts = activities & (self.exposed_ns > 0)
+        return np.flatnonzero(counts), np.flatnonzero(counts | (activities & (self.lead_in_ns > 0)))
+
+    def count(self, activities: Mask) -> int:
+        """How many of these activities a used step has in the mean."""
+        a = self.trace.activities
+        return self.per_step(int((intervals.covered(self.windows, a.start_ns[activities], a.start_ns[activities] + 1) > 0).sum()))
 
     # What a loss amounts to
 
@@ -488,7 +565,7 @@ class Facts:
             ("activity", loss.activities, loss.ns, self._window_of_time(a.start_ns[loss.activities])),
         ]
         if not len(loss.idle) and not len(loss.activities):
-            rows = loss.host_rows
+            rows = loss.host_rows[np.isin(self._window_of_host(loss.host_rows), self.used)]
             kinds = [("host", rows, host.end[rows] - host.start[rows], self._window_of_host(rows))]
         places = [
             (int(length[i]), int(window[i]), kind, int(rows[i])) for kind, rows, length, window in kinds for i in _longest(length, window)

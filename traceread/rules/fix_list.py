@@ -21,6 +21,8 @@ LEAST_SHARE = 100
 """A fix is worth a line from a hundredth of the step on."""
 _CLOSE = 50
 """Savings that differ by less than a fiftieth are equal: the fix that asks for less comes first."""
+_ALSO = 3
+"""What saves nothing more after the others is worth a line from so many hundredths of the step by itself on."""
 
 
 @dataclass(frozen=True)
@@ -118,10 +120,7 @@ def make_fix_list(
     candidates = [*rest, *(_Candidate(f, _changes({critical: _removal(f)})) for f in compared)]
     replay = JobReplay(job) if job is not None else None
     quality = _quality(replay, used_steps)
-    if replay is None or quality.reason:
-        findings = _by_size([c.finding for c in candidates], step_ns)
-    else:
-        findings = _by_saving(candidates, replay, step_ns)
+    findings = _by_size(candidates, step_ns) if replay is None or quality.reason else _by_saving(candidates, replay, step_ns)
     return FixList(findings, (*_skipped_everywhere(ranks), *not_compared), quality, step_ns)
 
 
@@ -174,10 +173,11 @@ def _quality(replay: JobReplay | None, used_steps: int) -> ReplayQuality:
     return ReplayQuality(replay.error, steps, used_steps, reason, queue)
 
 
-def _by_size(found: Sequence[Finding], step_ns: int) -> tuple[Finding, ...]:
+def _by_size(found: Sequence[_Candidate], step_ns: int) -> tuple[Finding, ...]:
     """The findings by the time they stand for; no saving is predicted."""
-    kept = [f for f in found if (f.total_loss_ns * LEAST_SHARE >= step_ns and f.total_loss_ns > 0) or not f.loss_ns]
-    kept.sort(key=lambda f: (-f.total_loss_ns, f.effort, f.rule, f.title))
+    least = max(step_ns // LEAST_SHARE, 1)
+    kept = [c.finding for c in found if c.finding.total_loss_ns >= least or not (c.removal or c.finding.loss_ns)]
+    kept.sort(key=lambda f: (-f.total_loss_ns, *_order(f)))
     return tuple(_finished(f, saving_kind=SIZE_OF_LOSS if f.loss_ns else "") for f in kept)
 
 
@@ -185,7 +185,7 @@ def _by_saving(found: Sequence[_Candidate], replay: JobReplay, step_ns: int) -> 
     """The findings by what they save one after the other, then those whose saving cannot be replayed."""
     least = max(step_ns // LEAST_SHARE, int(replay.error * step_ns), 1)
     alone = {i: replay.saving([one.removal]) for i, one in enumerate(found) if one.removal}
-    left = [i for i, saving in alone.items() if saving >= least]
+    left = [i for i, saving in alone.items() if max(saving, found[i].finding.total_loss_ns) >= least]
     result: list[Finding] = []
     gone: list[JobRemoval] = []
     reached = 0
@@ -194,12 +194,13 @@ def _by_saving(found: Sequence[_Candidate], replay: JobReplay, step_ns: int) -> 
         next_ = {i: _counted(found[i].finding, savings[i] - reached) for i in left}
         top = max(next_.values())
         close = [i for i in left if next_[i] * _CLOSE >= top * (_CLOSE - 1)]
-        best = min(close, key=lambda i: (found[i].finding.effort, -savings[i], found[i].finding.rule, found[i].finding.title))
-        if savings[best] - reached < least and result:
+        best = min(close, key=lambda i: _order(found[i].finding))
+        if savings[best] - reached < least:
             break
         result.append(
             _finished(
                 found[best].finding,
+                why=" ".join((found[best].finding.why, *_remarks(found[best].finding, alone[best], savings[best] - reached, least))),
                 saving_kind=REPLAYED,
                 saving_ns=savings[best] - reached,
                 saving_alone_ns=alone[best],
@@ -210,14 +211,35 @@ def _by_saving(found: Sequence[_Candidate], replay: JobReplay, step_ns: int) -> 
         reached = savings[best]
         gone.append(found[best].removal)
         left.remove(best)
-    for i in left:  # what these would save by themselves something above already saves; they are worth a line if they ask for less
+    for i in left:  # what these would save by themselves something above already saves
         one = found[i].finding
-        if alone[i] >= 3 * least and one.effort < max(f.effort for f in result):
+        cheaper = any(one.effort < f.effort for f in result)
+        if alone[i] >= _ALSO * least and (cheaper or _is_cause(one, _ALSO * least)):
             result.append(_finished(one, saving_kind=REPLAYED, saving_ns=0, saving_alone_ns=alone[i], step_ns_after=step_ns - reached))
     rest = [one.finding for i, one in enumerate(found) if i not in alone]
     rest = [f for f in rest if not f.loss_ns or f.total_loss_ns >= least]
-    rest.sort(key=lambda f: (-f.total_loss_ns, f.effort, f.rule, f.title))
+    rest.sort(key=lambda f: (-f.total_loss_ns, *_order(f)))
     return (*result, *(_finished(f) for f in rest))
+
+
+def _remarks(finding: Finding, alone: int, saving: int, least: int) -> list[str]:
+    """Why a saving is not what the time lost makes one expect."""
+    remarks = []
+    if alone - finding.total_loss_ns >= least:
+        remarks.append("Without it the host also gets ahead, which closes gaps that follow.")
+    if saving - alone >= least:
+        remarks.append("It saves more once what stands above is done.")
+    return remarks
+
+
+def _order(finding: Finding) -> tuple[object, ...]:
+    """What comes first among equals: what asks for less, then what more time was lost to."""
+    return (finding.effort, -finding.total_loss_ns, finding.rule, finding.title)
+
+
+def _is_cause(finding: Finding, ns: int) -> bool:
+    """Whether so much time is lost to it directly; launches are what is left of the host when all else is taken away."""
+    return finding.total_loss_ns >= ns and finding.step_class is not StepClass.LAUNCH_BOUND
 
 
 def _counted(finding: Finding, saving: int) -> int:

@@ -44,10 +44,12 @@ def gc_pause(facts: Facts) -> Iterator[Finding]:
     idle = [facts.idle_inside(facts.idle_rows(c), pauses) for c in (StepClass.LAUNCH_BOUND, StepClass.UNATTRIBUTED, StepClass.HOST_SYNC)]
     loss = facts.host_loss(pauses, np.sort(np.concatenate(idle)))
     lost = facts.loss_total_ns(loss)
-    if not facts.worth(lost):
+    paused = facts.host_ns(pauses)
+    if not facts.worth(max(lost, paused)):
         return
     yield Finding(
         title="Python's garbage collector stops the launching thread",
         loss=loss,
-        why=f"the GPU idles {duration(facts.per_step(lost))} a step in the mean during collections, {facts.steps_phrase(loss)}.",
+        why=f"collections take {duration(facts.per_step(paused))} of host time a step in the mean, {facts.steps_phrase(loss)}; the GPU "
+        f"idles for {duration(facts.per_step(lost))} of it.",
     )

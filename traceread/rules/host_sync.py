@@ -44,7 +44,7 @@ def host_sync(facts: Facts) -> Iterator[Finding]:
         if not wait.title or not facts.worth(wait.ns):  # no host can gain more than it waited
             continue
         lost = facts.per_step(facts.loss_total_ns(wait.loss))
-        count = len(wait.rows)
+        count = wait.count
         yield Finding(
             title=f"{wait.title} drains the queue",
             loss=wait.loss,

@@ -58,7 +58,7 @@ def _whole_classes(facts: Facts, graph: ReplayGraph) -> dict[StepClass, Removal]
     """Every class that can be taken away, in the replayed steps."""
     start, end = graph.start_ns, int(graph.spans.end_ns[-1])
     result = {c: Removal(host=blocked_by(graph.nodes, facts.rows, b, start, end)) for c, b in _BLOCKERS.items()}
-    inferred = facts.idle_rows(StepClass.DATA_WAIT)
+    inferred = facts.idle_rows(StepClass.DATA_WAIT, lead_in=True)
     inferred = inferred[facts.idle.source[inferred] < 0]
     silent = facts.idle_loss(inferred, host_gone=True).removal
     result[StepClass.DATA_WAIT] = joined((result[StepClass.DATA_WAIT], silent))

@@ -68,7 +68,7 @@ def _blocking_calls(facts: Facts) -> Iterator[Finding]:
 
 def _always_synchronised(facts: Facts) -> Iterator[Finding]:
     waits = facts.blocked(StepClass.HOST_SYNC)
-    calls = sum(len(w.rows) for w in waits)
+    calls = sum(w.count for w in waits)
     launched = intervals.covered(facts.host_windows, facts.launches.start_ns, facts.launches.start_ns + 1) > 0
     count = len(np.unique(facts.launches.call[launched & facts.launches.known]))
     if count < _FEW or 2 * calls < count:

@@ -44,10 +44,12 @@ def loader_restart(facts: Facts) -> Iterator[Finding]:
     idle = np.sort(np.concatenate([facts.idle_inside(facts.idle_rows(c), starts) for c in _IDLE]))
     loss = facts.host_loss(starts, idle)
     lost = facts.loss_total_ns(loss)
-    if not facts.worth(lost):
+    starting = facts.host_ns(starts)
+    if not facts.worth(max(lost, starting)):
         return
     yield Finding(
         title="the data loader starts its workers again",
         loss=loss,
-        why=f"starting workers leaves the GPU idle for {duration(facts.per_step(lost))} a step in the mean, {facts.steps_phrase(loss)}.",
+        why=f"starting workers takes {duration(facts.per_step(starting))} a step in the mean, {facts.steps_phrase(loss)}, and leaves the "
+        f"GPU idle for {duration(facts.per_step(lost))} of it.",
     )

@@ -26,8 +26,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-import numpy as np
-
 from traceread.findings import Effort, Finding
 from traceread.model import Capability, Operation
 from traceread.rules import GENERAL, Facts, Loss, rule
@@ -43,7 +41,7 @@ def pipeline_bubble(facts: Facts) -> Iterator[Finding]:
     """One finding for all sends and receives."""
     which = operation(facts, Operation.SEND, Operation.RECV)
     which |= operation(facts, Operation.SEND_RECV) & facts.launched_inside(facts.ranges_named(_POINT_TO_POINT))
-    count = facts.per_step(int(np.count_nonzero(which)))
+    count = facts.count(which)
     loss = facts.work_loss(which)
     lost = facts.loss_total_ns(loss)
     if count < _FEWEST or not facts.worth(lost):

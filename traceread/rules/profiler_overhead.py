@@ -24,9 +24,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+import numpy as np
+
 from traceread.findings import Effort, Finding
 from traceread.measurements.classes import StepClass
-from traceread.model import Capability
+from traceread.model import Capability, RangeKind
 from traceread.rules import Facts, rule
 from traceread.units import duration
 
@@ -38,7 +40,9 @@ def profiler_overhead(facts: Facts) -> Iterator[Finding]:
     lost = facts.idle_ns(rows)
     if not facts.worth(lost):
         return
-    loss = facts.idle_loss(rows, host_gone=True)
+    work = len(facts.trace.calls) + np.flatnonzero(facts.trace.ranges.kind == RangeKind.PROFILER)
+    work = facts.meeting(work, facts.idle_rows(StepClass.PROFILER, lead_in=True))
+    loss = facts.host_loss(work, rows)
     yield Finding(
         title="the profiler itself stops the host",
         loss=loss,

@@ -42,10 +42,12 @@ def recompilation(facts: Facts) -> Iterator[Finding]:
     found = [b for b in facts.blocked(StepClass.COMPILE) if _COMPILER.search(b.title)]
     loss = sum((b.loss for b in found), Loss())
     lost = facts.loss_total_ns(loss)
-    if not facts.worth(lost):
+    spent = sum(b.ns for b in found)
+    if not facts.worth(max(lost, spent)):
         return
     yield Finding(
         title="code is compiled again in the middle of training",
         loss=loss,
-        why=f"compilation leaves the GPU idle for {duration(facts.per_step(lost))} a step in the mean, {facts.steps_phrase(loss)}.",
+        why=f"compilation takes {duration(facts.per_step(spent))} of host time a step in the mean, {facts.steps_phrase(loss)}, and leaves "
+        f"the GPU idle for {duration(facts.per_step(lost))} of it.",
     )

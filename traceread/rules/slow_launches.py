@@ -25,8 +25,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-import numpy as np
-
 from traceread.findings import Effort, Finding
 from traceread.measurements.classes import Reason, StepClass
 from traceread.model import Capability
@@ -41,9 +39,9 @@ def slow_launches(facts: Facts) -> Iterator[Finding]:
     lost = facts.idle_ns(rows)
     if not facts.worth(lost):
         return
-    source = facts.idle.source[rows]
-    calls = np.unique(source[source >= 0])
-    loss = facts.host_loss(calls, rows)
+    calls = facts.sources(rows)
+    near = facts.idle_rows(StepClass.LAUNCH_BOUND, (Reason.SLOW_CALL,), lead_in=True)
+    loss = facts.host_loss(facts.sources(near), near)
     yield Finding(
         title="single launch calls take milliseconds",
         loss=loss,

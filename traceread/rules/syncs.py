@@ -36,7 +36,7 @@ def wait_findings(facts: Facts, waits: Iterator[Blocked], title: str, why: str, 
     loss = sum((w.loss for w in found), Loss())
     if not loss or not facts.worth(max(waited, facts.loss_total_ns(loss))):
         return
-    calls = sum(len(w.rows) for w in found)
+    calls = sum(w.count for w in found)
     lost = duration(facts.per_step(facts.loss_total_ns(loss)))
     numbers = f"{plural(calls, 'such call')} over {plural(facts.step_count, 'step')} wait {duration(facts.per_step(waited))} a step"
     yield Finding(
@@ -50,13 +50,12 @@ def wait_findings(facts: Facts, waits: Iterator[Blocked], title: str, why: str, 
 def split(facts: Facts, wait: Blocked, inside: Mask) -> tuple[Blocked, Blocked]:
     """The rows of a wait that a mask selects, and the others, each with the idle time they are to blame for."""
     parts = []
-    idle = wait.loss.idle
+    idle = wait.idle
     source = facts.idle.source[idle]
     for keep in (inside, ~inside):
         rows = wait.rows[keep]
         mine = np.isin(source, rows) | ((source < 0) & _follows(facts, idle, rows, wait.rows))
-        ns = int((facts.rows.end[rows] - facts.rows.start[rows]).sum())
-        parts.append(Blocked(wait.title, rows, facts.host_loss(rows, idle[mine]), ns))
+        parts.append(facts.blocked_rows(wait.title, rows, idle[mine]))
     return parts[0], parts[1]
 
 

@@ -46,7 +46,7 @@ def unfused_elementwise(facts: Facts) -> Iterator[Finding]:
     rows, run = _runs(facts)
     if not len(rows):
         return
-    length = facts.exposed_ns[rows]
+    length = facts.exposed_ns[rows] + facts.lead_in_ns[rows]
     size = np.bincount(run)
     total, longest = np.bincount(run, weights=length).astype(np.int64), np.zeros(len(size), np.int64)
     np.maximum.at(longest, run, length)
@@ -61,19 +61,20 @@ def unfused_elementwise(facts: Facts) -> Iterator[Finding]:
     if not facts.worth(lost):
         return
     moving = int(facts.exposed_ns[which].sum())
+    runs = len(np.unique(run[which[rows] & (facts.exposed_ns[rows] > 0)]))
     yield Finding(
         title="kernels that only move memory run one after the other",
         loss=loss,
-        why=f"{int((size >= _SHORTEST_RUN).sum()):,} runs of such kernels take {duration(facts.per_step(moving))} a step "
+        why=f"{runs:,} runs of such kernels take {duration(facts.per_step(moving))} a step "
         f"({percent(moving, facts.total_ns)} of it); fused, at most {duration(facts.per_step(lost))} of that would go.",
         recorded=False,
     )
 
 
 def _runs(facts: Facts) -> tuple[IntColumn, IntColumn]:
-    """Rows of memory-bound kernels in used steps in order of stream and time, and for each the number of its run."""
+    """Rows of memory-bound kernels in order of stream and time, and for each the number of its run."""
     a = facts.trace.activities
-    order = np.flatnonzero((a.kind == ActivityKind.KERNEL) & (a.category == Category.COMPUTE) & (facts.exposed_ns > 0))
+    order = np.flatnonzero((a.kind == ActivityKind.KERNEL) & (a.category == Category.COMPUTE) & (facts.exposed_ns + facts.lead_in_ns > 0))
     order = order[np.lexsort((a.start_ns[order], a.stream[order]))]
     moves = (facts.is_family(*_POINTWISE) | facts.is_family(*_CLOSES))[order]
     closes = facts.is_family(*_CLOSES)[order]

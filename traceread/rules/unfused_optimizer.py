@@ -45,7 +45,7 @@ def unfused_optimizer(facts: Facts) -> Iterator[Finding]:
     ranges = facts.ranges_named(OPTIMIZER_RANGE)
     a = facts.trace.activities
     kernels = facts.launched_inside(ranges) & (a.kind == ActivityKind.KERNEL)
-    count = facts.per_step(int(kernels.sum()))
+    count = facts.count(kernels)
     if count < _MANY or (kernels & facts.is_named(_FUSED)).any():
         return
     middle = int(np.median((a.end_ns - a.start_ns)[kernels]))
