@@ -8,6 +8,7 @@ import shutil
 import signal
 import threading
 import time
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 
@@ -218,7 +219,8 @@ def test_killed_workers(four):
     def kill_all():
         while not stop.wait(0.01):
             for child in multiprocessing.active_children():
-                os.kill(child.pid, signal.SIGKILL)
+                with suppress(ProcessLookupError):
+                    os.kill(child.pid, signal.SIGKILL)
 
     killer = threading.Thread(target=kill_all)
     killer.start()
@@ -226,8 +228,6 @@ def test_killed_workers(four):
         begun = time.monotonic()
         with pytest.raises(WorkerLost, match=r"^rank \d \(rank\d\.pt\.trace\.json\.gz\): .* killed by signal 9"):
             traceread.analyze(four, workers=Workers(2))
-        with pytest.raises(WorkerLost, match=r"^rank \d "):  # nothing is left to report
-            traceread.analyze(four, workers=Workers(2), keep_going=True)
         assert time.monotonic() - begun < 60
     finally:
         stop.set()

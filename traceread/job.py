@@ -182,7 +182,7 @@ class _Job:
 
 def _identity(trace: Trace) -> tuple[object, ...]:
     """What a report depends on beside the rows."""
-    return trace.rank, trace.rank_source, trace.files, trace.pid, trace.device, trace.windows_ns, trace.notices
+    return trace.rank, trace.rank_source, trace.files, trace.pid, trace.device, trace.windows_ns
 
 
 def _first_tasks(request: Request, sources: Sequence[Source]) -> list[_Task]:

@@ -29,7 +29,7 @@ def load_report(args: argparse.Namespace, paths: Sequence[str] | None = None) ->
     from traceread.engine import Workers
     from traceread.readers.options import ReadOptions
 
-    limits = ReadOptions()
+    limits = ReadOptions(cache=args.cache)
     if args.max_uncompressed:
         limits = replace(limits, max_uncompressed_bytes=args.max_uncompressed)
     with LoadProgress(wanted=sys.stderr.isatty() and not args.quiet) as progress:

@@ -40,6 +40,7 @@ def add_reading(parser: argparse.ArgumentParser) -> None:
     group.add_argument("--max-uncompressed", type=_size, metavar="SIZE", help="refuse files that unpack to more, such as 64G (the default)")
     jobs_help = "processes that read ranks (default: one for each CPU, where that pays)"
     group.add_argument("--jobs", type=count, default=0, metavar="N", help=jobs_help)
+    group.add_argument("--cache", type=Path, metavar="DIR", help="keep what was read there, so that the next time is faster")
     group.add_argument("--cluster", metavar="ADDRESS", help="read ranks on a Dask cluster, such as tcp://host:8786")
     group.add_argument("--keep-going", action="store_true", help="leave out ranks that cannot be read, and say which")
 

@@ -15,6 +15,7 @@ from itertools import count
 from pathlib import Path
 from shlex import quote
 
+from traceread.cache import Cache
 from traceread.errors import InputError, Notice, SelectionError, TraceNotFound, TracereadError, UnknownFormat
 from traceread.model import NOT_RECORDED, Profile, Trace
 from traceread.readers import kineto, nsys
@@ -156,7 +157,10 @@ def find(paths: Sequence[str | Path], *, source: str | None = None) -> Found:
 def read(source: Source, options: ReadOptions = DEFAULTS) -> list[Trace]:
     """The traces in one source, as its reader makes them; an error names the file and, where known, its rank."""
     try:
-        return READERS[source.format](source.path, options)
+        if options.cache is None:
+            return READERS[source.format](source.path, options)
+        cache = Cache(options.cache, (options.max_uncompressed_bytes, options.max_event_bytes))
+        return cache.read(source.path, lambda: READERS[source.format](source.path, options))
     except TracereadError as error:
         message = error.message if str(source.path) in error.message else f"{source.path}: {error.message}"
         whose = "" if source.rank is None else f"rank {source.rank}: "

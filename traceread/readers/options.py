@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from pathlib import Path
 
 Progress = Callable[[int, int | None], None]
 """Called with (bytes done, bytes in total); the total is None where it is not known."""
@@ -21,6 +22,7 @@ class ReadOptions:
         compiled: use the compiled scanner of events where it was built. Results do not depend on it.
         threads: how many scan at once, 0: one for each CPU that may be used, up to 8. Results do not depend on it.
         nsys_timeout_s: how long `nsys export` may take on a `.nsys-rep` report.
+        cache: directory in which what was read is kept for the next time, None for nowhere. Results do not depend on it.
         progress: called from time to time with (bytes done, bytes in total or None).
     """
 
@@ -30,6 +32,7 @@ class ReadOptions:
     compiled: bool = True
     threads: int = 0
     nsys_timeout_s: float = 1800.0
+    cache: Path | None = None
     progress: Progress | None = None
 
 

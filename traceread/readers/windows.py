@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
-from typing import TypeVar
+from dataclasses import fields, replace
+from typing import Any, TypeVar
 
 import numpy as np
 
@@ -41,17 +41,9 @@ def extent(trace: Trace) -> tuple[int, int] | None:
 def outline(trace: Trace) -> Trace:
     """The trace without its rows, but for one range that reaches as far as they do: all that telling captures apart needs."""
     span = extent(trace)
-    return replace(
-        trace,
-        names=("",),
-        threads=(Thread(0, 0),),
-        activities=Activities.empty(),
-        calls=Calls.empty(),
-        ranges=Ranges.from_rows([] if span is None else [(*span, 0, 0, RangeKind.ANNOTATION, 0)]),
-        stream_waits=StreamWaits.empty(),
-        collective_records=CollectiveRecords.empty(),
-        groups=(),
-    )
+    tables: dict[str, Any] = {f.name: type(table).empty() for f in fields(trace) if isinstance(table := getattr(trace, f.name), Table)}
+    tables["ranges"] = Ranges.from_rows([] if span is None else [(*span, 0, 0, RangeKind.ANNOTATION, 0)])
+    return replace(trace, names=("",), threads=(Thread(0, 0),), groups=(), **tables)
 
 
 def captures(traces: Sequence[Trace]) -> list[list[Trace]]:
