@@ -53,10 +53,10 @@ def csv_text(head: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
     out = io.StringIO()
     writer = csv.writer(out, lineterminator="\n")
     writer.writerow(head)
-    writer.writerows([_harmless(cell) for cell in row] for row in rows)
+    writer.writerows([harmless(cell) for cell in row] for row in rows)
     return out.getvalue().encode("utf-8", "replace").decode("utf-8")
 
 
-def _harmless(cell: object) -> object:
+def harmless(cell: object) -> object:
     """A text that a spreadsheet would run as a formula gets an apostrophe in front."""
     return f"'{cell}" if isinstance(cell, str) and cell.startswith(_FORMULA) else cell
