@@ -28,12 +28,12 @@ def render_diff_page(diff: ReportDiff, gates: Sequence[GateResult] = (), plotlyj
     )
 
 
-def _numbers(diff: ReportDiff) -> Iterator[tuple[str, str]]:
-    yield "before", duration(diff.step.before_ns)
-    yield "after", duration(diff.step.after_ns)
+def _numbers(diff: ReportDiff) -> list[tuple[str, str]]:
+    numbers = [("before", duration(diff.step.before_ns)), ("after", duration(diff.step.after_ns))]
     if diff.verdict.is_difference:
-        yield "change", percent(diff.step.difference_ns, diff.step.before_ns)
-        yield "steps per second", f"{ratio(diff.step.before_ns, diff.step.after_ns)} ×"
+        numbers.append(("change", percent(diff.step.difference_ns, diff.step.before_ns)))
+        numbers.append(("steps per second", f"{ratio(diff.step.before_ns, diff.step.after_ns)} ×"))
+    return numbers
 
 
 def _sections(diff: ReportDiff, gates: Sequence[GateResult]) -> Iterator[Section]:
