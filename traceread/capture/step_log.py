@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import errno
 import json
-import queue
 import threading
+from collections import deque
 from collections.abc import Callable, Mapping
 from io import FileIO
 from pathlib import Path
@@ -14,6 +14,7 @@ from typing import Any
 from traceread.capture.files import log
 
 CAPACITY = 1024
+_SECONDS = 0.2
 _CLOSE_SECONDS = 10.0
 
 Write = Callable[[bytes], int | None]
@@ -21,55 +22,63 @@ Write = Callable[[bytes], int | None]
 
 
 class StepLog:
-    """A log under way. Each line reaches the operating system at once: a killed job leaves all lines but perhaps the last.
+    """A log under way. Lines reach the operating system within a fifth of a second: a killed job leaves all before that.
 
     Attributes:
         path: the file.
-        dropped: lines that are lost: the queue was full, or the disk took none.
     """
 
     def __init__(self, path: Path, *, capacity: int = CAPACITY, write: Write | None = None) -> None:
         self.path = path
-        self.dropped = 0
-        self._queue: queue.Queue[bytes | None] = queue.Queue(capacity)
+        self._waiting: deque[Mapping[str, Any]] = deque()
+        self._capacity = capacity
+        self._full = self._lost = 0  # one counter for each thread
         self._write = write
         self._file: FileIO | None = None
         self._cut = False  # the last line may be half there
-        self._warned = False
+        self._closing = threading.Event()
         self._thread = threading.Thread(target=self._run, name="traceread-step-log", daemon=True)
         self._thread.start()
 
+    @property
+    def dropped(self) -> int:
+        """Lines that are lost: the queue was full, or the disk took none."""
+        return self._full + self._lost
+
     def put(self, entry: Mapping[str, Any]) -> None:
-        """Takes a line and returns at once."""
-        try:
-            self._queue.put_nowait(json.dumps({k: v for k, v in entry.items() if v is not None}, separators=(",", ":")).encode())
-        except queue.Full:
-            self.dropped += 1
+        """Takes a line and returns at once; it wakes nobody, so that the loop keeps the interpreter to itself."""
+        if len(self._waiting) < self._capacity:
+            self._waiting.append(entry)
+        else:
+            self._full += 1
 
     def close(self) -> None:
         """Writes what waits, for a few seconds at most."""
-        try:
-            self._queue.put(None, timeout=_CLOSE_SECONDS)
-        except queue.Full:
-            return
+        self._closing.set()
         self._thread.join(_CLOSE_SECONDS)
 
     def _run(self) -> None:
-        while (line := self._queue.get()) is not None:
-            try:
-                # a line that failed half way is ended first: only that one cannot be read
-                data = (b"\n" if self._cut else b"") + line + b"\n"
-                if self._writer()(data) not in (None, len(data)):
-                    raise OSError(errno.ENOSPC, "only part of a line could be written")
-                self._cut = False
-            except OSError as error:
-                self._cut = True
-                self.dropped += 1
-                if not self._warned:
-                    log.warning("cannot write %s: %s; training goes on", self.path, error.strerror or error)
-                self._warned = True
+        closing = False
+        while not closing:
+            closing = self._closing.wait(_SECONDS)
+            while self._waiting:
+                self._write_line(self._waiting.popleft())
         if self._file is not None:
             self._file.close()
+
+    def _write_line(self, entry: Mapping[str, Any]) -> None:
+        try:
+            line = json.dumps({k: v for k, v in entry.items() if v is not None}, separators=(",", ":"), default=str).encode()
+            # a line that failed half way is ended first: only that one cannot be read
+            data = (b"\n" if self._cut else b"") + line + b"\n"
+            if self._writer()(data) not in (None, len(data)):
+                raise OSError(errno.ENOSPC, "only part of a line could be written")
+            self._cut = False
+        except (OSError, ValueError) as error:
+            self._cut = True
+            if not self._lost:
+                log.warning("cannot write %s: %s; training goes on", self.path, getattr(error, "strerror", None) or error)
+            self._lost += 1
 
     def _writer(self) -> Write:
         if self._write is None:

@@ -270,11 +270,11 @@ def _exchange(rank: RankFacts, values: list[float]) -> list[list[float]]:
 
 
 def _numbers(values: list[Any]) -> list[float]:
-    """Numbers, from tensors with one copy from the device."""
-    if values and all(hasattr(v, "detach") for v in values):
+    """Numbers, from tensors of a device with one copy."""
+    if values and all(getattr(v, "is_cuda", False) for v in values):
         import torch
 
-        return [float(v) for v in torch.stack([v.reshape(()).float() for v in values]).tolist()]
+        return [float(v) for v in torch.stack([v.reshape(()) for v in values]).tolist()]
     return [float(v) for v in values]
 
 
