@@ -2,7 +2,7 @@
 
     python benchmarks/capture_overhead.py
 
-Needs torch. On a machine without a GPU the StepTimer's device synchronisation costs nothing, so its figure is one of the CPU alone.
+Times are processor time of all threads, so that what else runs on the machine does not count. Needs torch. On a machine without a GPU the StepTimer's device synchronisation costs nothing, so its figure is one of the CPU alone.
 """
 
 import statistics
@@ -22,10 +22,10 @@ TIMER_LIMIT = 0.001
 def ns_per_call(call, count, repeats=9):
     times = []
     for _ in range(repeats):
-        begun = time.perf_counter_ns()
+        begun = time.process_time_ns()
         for _ in range(count):
             call()
-        times.append((time.perf_counter_ns() - begun) / count)
+        times.append((time.process_time_ns() - begun) / count)
     return statistics.median(times)
 
 
@@ -38,11 +38,15 @@ def nothing():
     pass
 
 
-def timer_ns(interval):
-    """Of a step with tokens, loss and batch ids, its share of the interval's line included, written by the other thread."""
+def timer_ns(interval, steps=20_000):
+    """Of a step with tokens, loss and batch ids: its share of the interval's line, and of the thread that writes it, included."""
     loss = torch.tensor(2.0)
-    with tempfile.TemporaryDirectory() as directory, capture.StepTimer(directory, interval=interval, capacity=1 << 20) as timer:
-        return ns_per_call(lambda: timer.step(tokens=4096, loss=loss, batch_ids=(1,)), 1000)
+    with tempfile.TemporaryDirectory() as directory:
+        begun = time.process_time_ns()
+        with capture.StepTimer(directory, interval=interval, capacity=1 << 20) as timer:
+            for _ in range(steps):
+                timer.step(tokens=4096, loss=loss, batch_ids=(1,))
+        return (time.process_time_ns() - begun) / steps
 
 
 def main():
