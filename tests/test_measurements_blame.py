@@ -84,11 +84,14 @@ def test_what_it_did_less_of_is_no_excuse():
 
 
 def test_peers_are_represented_by_their_median():
-    odd = BUSY | {StepClass.COMPUTE: 50 * MS}
-    late = BUSY | {StepClass.COMPUTE: 9 * MS}
-    ranks = [rank(r, [(0, 100 * US), (10 * MS + (MS if r == 3 else 0), 12 * MS)], world=4, **SHARED) for r in range(4)]
-    found = charged(ranks, [[{}, odd], [{}, BUSY], [{}, BUSY], [{}, late]])
-    assert {(blamed, cause) for _, blamed, cause in found} == {(3, Cause.COMPUTE)}
+    slow, quick = BUSY | {StepClass.COMPUTE: 50 * MS}, BUSY | {StepClass.COMPUTE: 1 * MS}
+    late = BUSY | {StepClass.COMPUTE: 9 * MS, StepClass.DATA_WAIT: 2 * MS}
+    ranks = [rank(r, [(0, 100 * US), (10 * MS + (MS if r == 4 else 0), 12 * MS)], world=5, **SHARED) for r in range(5)]
+    found = charged(ranks, [[{}, slow], [{}, quick], [{}, BUSY], [{}, BUSY], [{}, late]])
+    assert {key[1:]: ns for key, ns in found.items()} == {
+        (4, Cause.COMPUTE): (500 * US, 500 * US),
+        (4, Cause.DATA_WAIT): (500 * US, 500 * US),
+    }
 
 
 def test_lateness_without_any_excess_is_unexplained():
