@@ -2,7 +2,8 @@
 
     python benchmarks/capture_overhead.py
 
-Times are processor time of all threads, so that what else runs on the machine does not count. Needs torch. On a machine without a GPU the StepTimer's device synchronisation costs nothing, so its figure is one of the CPU alone.
+Times are processor time of all threads, so that what else runs on the machine does not count. Needs torch. On a machine without a GPU
+the StepTimer's device synchronisation costs nothing, so its figure is one of the CPU alone.
 """
 
 import statistics
