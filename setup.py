@@ -7,10 +7,8 @@ try:
 except ImportError:  # an installation without build isolation; everything works without the extension
     extensions = []
 else:
-    # optional: a missing or failing compiler ends in a package without it, never in an error.
-    extensions = cythonize(
-        [Extension("traceread.readers._scanner", ["traceread/readers/_scanner.pyx"], optional=True)],
-        build_dir="build/cython",
-    )
+    extensions = cythonize([Extension("traceread.readers._scanner", ["traceread/readers/_scanner.pyx"])], build_dir="build/cython")
+    for extension in extensions:
+        extension.optional = True  # a missing or failing compiler ends in a package without it, never in an error
 
 setup(ext_modules=extensions)
