@@ -1,5 +1,7 @@
 import json
+from pathlib import Path
 
+import jsonschema
 import pytest
 from step_logs import HOUR, S, Writer
 
@@ -8,12 +10,15 @@ from traceread.runs.ledger import Part
 from traceread.runs.spikes import find_drops, find_spikes
 from traceread.steplog import Entry
 
+SCHEMA = json.loads((Path(__file__).parents[1] / "docs" / "json-schema" / "runs.schema.json").read_text("utf-8"))
 SEVEN_BILLION = ("--parameters", "7B", "--precision", "bf16")
 
 
 def answered(capsys, *arguments):
     assert main(["runs", *map(str, arguments), "--json"]) == 0
-    return json.loads(capsys.readouterr().out)
+    value = json.loads(capsys.readouterr().out)
+    jsonschema.Draft202012Validator(SCHEMA).validate(value)
+    return value
 
 
 def shown(capsys, *arguments):
