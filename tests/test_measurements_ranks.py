@@ -115,8 +115,7 @@ def test_jobs_of_many_ranks(job, ranks, nodes, steps):
         assert (table.straggler.rank, table.straggler.cause) == (2, Cause.COMPUTE)
 
 
-def test_captures_that_start_at_different_operations(late, even, tmp_path):
-    """Ranks lose their first steps: what is left is matched, and every rank's first operations are counted as outside."""
+def test_captures_that_end_within_a_step():
     report, truth = simulated("capture-cut", ranks=4)
     table = report.rank_table
     assert table.split_count >= 0.6 * len(table.waiting.split)
@@ -127,6 +126,34 @@ def test_captures_that_start_at_different_operations(late, even, tmp_path):
     ):
         if split == 0:
             assert abs(true[rank, start] - wait) <= table.clocks.residual_ns
+
+
+def rewritten(path, change):
+    """Changes the JSON of a capture in place."""
+    value = json.loads(gzip.decompress(path.read_bytes()))
+    change(value)
+    path.write_bytes(gzip.compress(json.dumps(value).encode()))
+
+
+def test_captures_of_different_steps(late, report, tmp_path):
+    """Rank 1 begins two steps later: what is left is matched, the rest counted, and who is late stays so."""
+
+    def cut(value):
+        [begin] = [e["ts"] for e in value["traceEvents"] if e.get("name") == "ProfilerStep#5" and e.get("cat") == "user_annotation"]
+        value["traceEvents"] = [e for e in value["traceEvents"] if "ts" not in e or e["ph"] == "M" or e["ts"] >= begin]
+
+    mixed(tmp_path, rank0=late, rank1=late, rank2=late, rank3=late)
+    rewritten(tmp_path / "rank1.pt.trace.json.gz", cut)
+    table = analyze(tmp_path).rank_table
+    assert len(table.matches.ranks[1].collectives) < len(table.matches.ranks[0].collectives)
+    whole = report.rank_table
+    true = dict(
+        zip(zip(whole.matches.rank_of.tolist(), whole.matches.column("start_ns").tolist(), strict=True), whole.matches.meeting, strict=True)
+    )
+    found = [true[key] for key in zip(table.matches.rank_of.tolist(), table.matches.column("start_ns").tolist(), strict=True)]
+    pairs = {(a, b) for a, b in zip(found, table.matches.meeting.tolist(), strict=True)}
+    assert len({a for a, _ in pairs}) == len({b for _, b in pairs}) == len(pairs)  # the same operations are one
+    assert (table.straggler.rank, table.straggler.cause) == (2, Cause.DATA_WAIT)
 
 
 # --- wrong mixes --------------------------------------------------------------------------------------------------------
@@ -162,10 +189,9 @@ def test_one_rank_twice_is_refused_with_the_files(late, tmp_path):
 def test_captures_of_different_hours_are_said_to_be_apart(late, tmp_path):
     mixed(tmp_path, rank0=late, rank1=late, rank2=late, rank3=late)
     for rank in (2, 3):
-        path = tmp_path / f"rank{rank}.pt.trace.json.gz"
-        value = json.loads(gzip.decompress(path.read_bytes()))
-        value["baseTimeNanoseconds"] += 3600 * 10**9
-        path.write_bytes(gzip.compress(json.dumps(value).encode()))
+        rewritten(
+            tmp_path / f"rank{rank}.pt.trace.json.gz", lambda v: v.update(baseTimeNanoseconds=v["baseTimeNanoseconds"] + 3600 * 10**9)
+        )
     assert "captures-apart" in slugs(analyze(tmp_path))
 
 
