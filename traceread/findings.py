@@ -98,6 +98,15 @@ class Finding:
     step_ns_after: int | None = None
     mfu_after: float | None = None
 
+    def __repr__(self) -> str:
+        saves = "" if self.saving_ns is None else f", saves {self.saving_ns:,} ns a step"
+        return f"<Finding {self.rule}: {self.title}{saves}>"
+
+    def _repr_html_(self) -> str:
+        from traceread.reporters.notebook import finding_html
+
+        return finding_html(self)
+
     @property
     def step_class(self) -> StepClass | None:
         """The class that holds most of its time, None if it holds none."""

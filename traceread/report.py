@@ -142,6 +142,15 @@ class RankReport:
         own = (self.rank, self.world_size, self.steps, self.partition, self.busy, self.idle, self.idle_names, self.kernels)
         return RankFacts(*own, self.collectives, self.gaps, self.launch_pace_ns)
 
+    def __repr__(self) -> str:
+        used = len(self.used_rows())
+        return f"<RankReport rank {self.rank}, {used} of {len(self.steps.windows)} windows used, {self.device.name or 'unknown device'}>"
+
+    def _repr_html_(self) -> str:
+        from traceread.reporters.notebook import rank_html
+
+        return rank_html(self)
+
     def intervals(self) -> pd.DataFrame:
         """The rank's time as intervals with one class each: rank, step, start_ns, end_ns, duration_ns, class.
 

@@ -81,6 +81,14 @@ class KernelTable:
         """The table with the op that launches each name."""
         return replace(self, rows=tuple(replace(row, op=ops.get(row.name, "")) for row in self.rows))
 
+    def __repr__(self) -> str:
+        return f"<KernelTable {len(self.rows)} names, {self.steps} steps>"
+
+    def _repr_html_(self) -> str:
+        from traceread.reporters.notebook import kernels_html
+
+        return kernels_html(self)
+
     def plot(self, dark: bool = False) -> Figure:
         """The kernels and copies that the step waits for longest."""
         from traceread.figures.kernels import plot_kernels

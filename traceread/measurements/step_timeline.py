@@ -124,6 +124,11 @@ class StepTimeline:
     def __repr__(self) -> str:
         return f"<StepTimeline rank {self.rank}, {self.step}, {len(self.lanes)} lanes, {len(self.bars)} bars>"
 
+    def _repr_html_(self) -> str:
+        from traceread.reporters.notebook import timeline_html
+
+        return timeline_html(self)
+
     def plot(self, dark: bool = False) -> Figure:
         """Streams and host threads over the time of the step, and the launch queue."""
         from traceread.figures.timeline import plot_timeline

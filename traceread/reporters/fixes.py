@@ -5,9 +5,10 @@ from __future__ import annotations
 import re
 
 from traceread.findings import Finding
+from traceread.names import kernel_title, shorten
 from traceread.report import Report
-from traceread.reporters.document import Listing, Paragraph, Tone
-from traceread.rules.fix_list import REPLAYED, SIZE_OF_LOSS, ReplayQuality
+from traceread.reporters.document import Block, Listing, Paragraph, Tone
+from traceread.rules.fix_list import REPLAYED, SIZE_OF_LOSS, FixList, ReplayQuality
 from traceread.units import duration, part, plural
 
 SHOWN, IN_FULL = 8, 3
@@ -18,14 +19,37 @@ _SENTENCE = re.compile(r"(?<=[.:;]) (?=[A-Z])")
 
 def fix_listing(report: Report, most: int = SHOWN) -> Listing | None:
     """An entry per finding: title and saving; of the first ones why, how to check, what to change. None where nothing was found."""
-    findings = report.findings
+    return listing_of(report.fix_list, most)
+
+
+def listing_of(fixes: FixList, most: int = SHOWN) -> Listing | None:
+    """The same of a fix list by itself."""
+    findings = fixes.findings
     if not findings:
         return None
     entries = tuple(_entry(f) if number < IN_FULL else _entry(f)[:1] for number, f in enumerate(findings[:most]))
     left = len(findings) - most
     more = f"and {plural(left, 'more finding')}: traceread report -f json" if left > 0 else ""
-    notes = [part for part in (more, quality_text(report.fix_list.quality)) if part]
+    notes = [part for part in (more, quality_text(fixes.quality)) if part]
     return Listing("fix first", entries, numbered=True, note=". ".join(notes))
+
+
+def finding_blocks(finding: Finding) -> tuple[Block, ...]:
+    """One finding in full, with the places where it can be seen."""
+    first, *rest = _entry(finding)
+    places = tuple(
+        (
+            f"{duration(e.end_ns - e.start_ns)} in {shorten(e.step, 40)}, rank {e.rank}",
+            *((" · ".join(shorten(kernel_title(name), 60) for name in e.names),) if e.names else ()),
+            *((e.source,) if e.source else ()),
+        )
+        for e in finding.evidence
+    )
+    return (
+        Paragraph(first, Tone.STRONG),
+        *(Paragraph(line) for line in rest),
+        *((Listing("where", places),) if places else ()),
+    )
 
 
 def _entry(finding: Finding) -> tuple[str, ...]:

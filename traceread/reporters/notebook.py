@@ -7,12 +7,16 @@ from html import escape
 from typing import TYPE_CHECKING
 
 from traceread.names import clean, path_title, shorten
-from traceread.reporters.document import Column, Document, Table
+from traceread.reporters.document import Column, Document, Paragraph, Table
 
 if TYPE_CHECKING:
+    from traceread.findings import Finding
+    from traceread.measurements.kernels import KernelTable
     from traceread.measurements.ranks import RankTable
+    from traceread.measurements.step_timeline import StepTimeline
     from traceread.model import Profile, Trace
-    from traceread.report import PartitionTable, Report
+    from traceread.report import PartitionTable, RankReport, Report
+    from traceread.rules.fix_list import FixList
 
 ROWS = 10
 """Rows of a table and entries of a list that are shown."""
@@ -89,6 +93,64 @@ def profile_html(profile: Profile) -> str:
         return Document(heading, (Table(columns, rows, note=f"and {more} more ranks" if more > 0 else ""),))
 
     return safe_html(profile, document)
+
+
+def rank_html(rank: RankReport) -> str:
+    """One rank: its windows with the shares of their classes."""
+
+    def document() -> Document:
+        from traceread.reporters.windows import windows_table
+
+        table = windows_table([rank], several=False) if rank.steps.windows else Paragraph("No GPU work was recorded.")
+        return Document((repr(rank)[1:-1],), (table,))
+
+    return safe_html(rank, document)
+
+
+def fix_list_html(fixes: FixList) -> str:
+    """What to change first."""
+
+    def document() -> Document:
+        from traceread.reporters.fixes import listing_of
+
+        listing = listing_of(fixes)
+        return Document((repr(fixes)[1:-1],), (listing or Paragraph("No rule found a cause of at least 1 % of the step."),))
+
+    return safe_html(fixes, document)
+
+
+def finding_html(finding: Finding) -> str:
+    """One finding: what, why, how to check, what to change, where."""
+
+    def document() -> Document:
+        from traceread.reporters.fixes import finding_blocks
+
+        return Document((finding.rule, finding.confidence), finding_blocks(finding))
+
+    return safe_html(finding, document)
+
+
+def kernels_html(kernels: KernelTable) -> str:
+    """The first kernels and copies by total time."""
+
+    def document() -> Document:
+        from traceread.reporters.kernels import kernel_table
+
+        table = kernel_table(kernels, "name", ROWS) if kernels.rows else Paragraph("No GPU work in the used steps.")
+        return Document((repr(kernels)[1:-1],), (table,))
+
+    return safe_html(kernels, document)
+
+
+def timeline_html(timeline: StepTimeline) -> str:
+    """The lanes of a timeline with their rows; `.plot()` draws them."""
+
+    def document() -> Document:
+        rows = tuple((lane.kind.name.lower(), shorten(lane.title, 60), f"{lane.rows:,}") for lane in timeline.lanes)
+        columns = (Column("lane"), Column("of"), Column("rows", right=True))
+        return Document((repr(timeline)[1:-1],), (Table(columns, rows, note=".plot() draws them"),))
+
+    return safe_html(timeline, document)
 
 
 def trace_html(trace: Trace) -> str:

@@ -63,6 +63,14 @@ class FixList:
     quality: ReplayQuality = field(default_factory=lambda: ReplayQuality(None, 0, 0, "nothing to replay"))
     step_ns: int = 0
 
+    def __repr__(self) -> str:
+        return f"<FixList {len(self.findings)} findings, {len(self.skipped)} rules could not look>"
+
+    def _repr_html_(self) -> str:
+        from traceread.reporters.notebook import fix_list_html
+
+        return fix_list_html(self)
+
     def plot(self, dark: bool = False) -> Figure:
         """The step now, and after each fix with all above it."""
         from traceread.figures.fix_list import plot_fix_list
