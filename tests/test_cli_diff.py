@@ -109,6 +109,12 @@ def test_either_side_may_be_a_saved_report(capsys, tmp_path):
     assert "Faster: a step takes 2.90 s instead of 3.60 s" in out
 
 
+def test_a_saved_report_cannot_be_cut(capsys, saved):
+    code, _, err = run(capsys, saved("a", STEADY), AFTER, "--steps", "12:14")
+    assert code == DONE
+    assert "a.json is a saved report: --steps cannot change it" in err
+
+
 def test_steps_and_ranks_can_be_chosen(capsys):
     code, out, _ = run(capsys, str(SAMPLES / "before-kineto"), AFTER, "--steps", "12:14", "--ranks", "0-1")
     assert code == DONE

@@ -95,6 +95,12 @@ def test_sides_that_are_not_comparable_decide_nothing():
     assert "precision" in found.message
 
 
+def test_a_stall_does_not_hide_a_slower_step_from_its_gate():
+    stalled = [*plus(STEADY, 5 * MS)[:-1], 400 * MS]
+    assert result(STEADY, stalled, "step>2%").state is State.FAILED
+    assert result(STEADY, [*STEADY[:-1], 400 * MS], "step>2%").state is State.UNDECIDED
+
+
 def test_strict_gates_must_be_decided():
     undecided, passed = (GateResult("a", state, "") for state in (State.UNDECIDED, State.PASSED))
     assert not has_failed([undecided, passed])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import sys
 from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -59,6 +60,9 @@ def _side(args: argparse.Namespace, path: str) -> Side:
     from traceread.comparison.side import is_saved, read_saved, side_of
 
     if is_saved(Path(path)):
+        ignored = [name for name, given in (("--steps", args.steps), ("--ranks", args.ranks), ("--step-range", args.step_range)) if given]
+        if ignored and not args.quiet:
+            print(f"traceread: {path} is a saved report: {', '.join(ignored)} cannot change it", file=sys.stderr)
         return read_saved(Path(path))
     return side_of(load_report(argparse.Namespace(**{**vars(args), "paths": [path]})))
 

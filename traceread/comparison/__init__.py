@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -17,6 +17,7 @@ from traceread.comparison.outcomes import FindingChange, compare_findings
 from traceread.comparison.ranges import RangeChange, compare_ranges
 from traceread.comparison.side import Side
 from traceread.measurements.classes import CLASSES
+from traceread.report import median
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -102,7 +103,7 @@ class ReportDiff:
 
     @property
     def skew(self) -> tuple[tuple[int, int], tuple[int, int]]:
-        """Of each side the mean step of its slowest rank and of its median rank."""
+        """Of each side the mean step of its slowest rank and of its median rank, waiting for others left out where it is told apart."""
         return _skew(self.before), _skew(self.after)
 
     @cached_property
@@ -118,12 +119,15 @@ class ReportDiff:
         return (new * 10**9 // spans[1], old * 10**9 // spans[0]) if old and all(spans) else None
 
     def metric(self, name: str) -> Difference:
-        """The difference of what gates call "step", "median", a class, "hidden_communication" or "hidden_copy"."""
+        """The difference of what gates call "step", "median", a class, "hidden_communication" or "hidden_copy".
+
+        A "step" is the median one where the verdict is about that.
+        """
         if name in CLASSES:
             return self.classes[CLASSES.index(name)].difference
         if name in ("hidden_communication", "hidden_copy"):
             return compare_means(self.before.hidden_steps[name], self.after.hidden_steps[name])
-        return {"step": self.step, "median": self.typical}[name]
+        return self.typical if name == "median" or self.by_median else self.step
 
     def to_dict(self) -> dict[str, Any]:
         """The comparison as JSON builtins, format 1."""
@@ -196,11 +200,5 @@ def compare(before: Side, after: Side, allow_mismatch: Collection[str] = (), dec
 
 
 def _skew(side: Side) -> tuple[int, int]:
-    from traceread.report import median
-
-    means = [_mean(steps) for steps in side.rank_steps.values() if steps]
-    return (max(means), median(means)) if means else (0, 0)
-
-
-def _mean(values: Sequence[int]) -> int:
-    return (2 * sum(values) + len(values)) // (2 * len(values))
+    own = list(side.rank_own_ns.values())
+    return (max(own), median(own)) if own else (0, 0)

@@ -319,6 +319,7 @@ def _findings(diff: ReportDiff) -> Block | None:
     if not diff.findings:
         return None
     entries = []
+    per = "per step" if diff.counts_steps else "per capture"
     for f in diff.findings:
         lines = [f"{f.outcome}: {f.title} ({f.rule})"]
         if f.outcome is Outcome.FIXED and f.predicted_ns is not None:
@@ -327,9 +328,9 @@ def _findings(diff: ReportDiff) -> Block | None:
             )
             lines.append(f"saving: {duration(f.predicted_ns)} predicted{given}")
         elif f.outcome is Outcome.REMAINING and f.before_ns is not None and f.after_ns is not None:
-            lines.append(f"size: {duration(f.before_ns)} → {duration(f.after_ns)} per step")
+            lines.append(f"size: {duration(f.before_ns)} → {duration(f.after_ns)} {per}")
         elif f.after_ns:
-            lines.append(f"size: {duration(f.after_ns)} per step")
+            lines.append(f"size: {duration(f.after_ns)} {per}")
         entries.append(tuple(lines))
     fixed = [f.predicted_ns for f in diff.findings if f.outcome is Outcome.FIXED and f.predicted_ns]
     note = (
@@ -358,10 +359,10 @@ def _efficiency(diff: ReportDiff) -> Block | None:
         rows.append(("price of 10⁹ tokens", *(f"{(side.cost_per_token or 0) * 1e9:,.2f}" for side in (before, after))))
     if not rows and diff.fairness.comparable and diff.counts_steps:
         return None
-    rows.append(("share of the step that computes", _share(before.compute_share), _share(after.compute_share)))
+    rows.append(("share of the time that computes", _share(before.compute_share), _share(after.compute_share)))
     note = ""
     if not diff.fairness.comparable:
-        note = "these hold across sizes and machines, step times do not; goodput and the price of an evaluation need the logs of the runs"
+        note = "these hold across sizes and machines, step times do not; goodput and the price of an evaluation: traceread runs DIR"
     return Table((Column("use of the hardware"), Column("before", right=True), Column("after", right=True)), tuple(rows), note=note)
 
 
