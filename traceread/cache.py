@@ -79,12 +79,18 @@ class Cache:
     folder: Path
     limits: tuple[int, ...] = ()
 
-    def read(self, path: Path, reader: Callable[[], list[Trace]]) -> list[Trace]:
-        """The traces in a file: as stored, else as read, which are stored then. A warning is on them where the cache fails."""
+    def read(self, path: Path, reader: Callable[[], list[Trace]], known: str = "") -> list[Trace]:
+        """The traces in a file: as stored, else as read, which are stored then. A warning is on them where the cache fails.
+
+        Args:
+            path: the file.
+            reader: reads it.
+            known: what stands for its content; by default the content does.
+        """
         problems: list[str] = []
         try:
-            before = _stat(path)
-            entry = self._entry(path, before)
+            before = () if known else _stat(path)
+            entry = self._entry(path, known or _digest(path, before, self.folder / "files"))
         except OSError:
             return reader()  # which says better what is wrong with the file
         try:
@@ -96,15 +102,15 @@ class Cache:
             shutil.rmtree(entry, ignore_errors=True)
         traces = reader()
         try:
-            if _stat(path) == before:  # else it was written to meanwhile, and nobody knows which content this is
+            if known or _stat(path) == before:  # else it was written to meanwhile, and nobody knows which content this is
                 self._store(entry, traces)
         except (OSError, UnicodeError) as error:
             problems.append(f"{path.name} could not be stored ({_reason(error)})")
         notices = tuple(Notice("cache", f"cache {self.folder}: {problem}") for problem in problems)
         return [replace(trace, notices=trace.notices + notices) for trace in traces]
 
-    def _entry(self, path: Path, stat: tuple[int, ...]) -> Path:
-        parts = (_digest(path, stat, self.folder / "files"), path.name, repr(self.limits), _code())
+    def _entry(self, path: Path, content: str) -> Path:
+        parts = (content, path.name, repr(self.limits), _code())
         return self.folder / hashlib.sha256("\0".join(parts).encode("utf-8", "surrogateescape")).hexdigest()[:32]
 
     def _store(self, entry: Path, traces: Sequence[Trace]) -> None:

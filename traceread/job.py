@@ -136,7 +136,7 @@ class _Job:
             TracereadError: one of them failed, and the job does not keep going.
         """
         progress, workers = self._request.read.progress, self._request.workers
-        sizes = [sum(map(_size, task.sources)) for task in tasks]
+        sizes = [sum(source.size for source in task.sources) for task in tasks]
         total = sum(sizes)
         processes = workers.processes(len(tasks), total)
         here = workers.cluster is None and processes == 1
@@ -253,10 +253,3 @@ def _for_others(task: _Task, threads: int) -> _Task:
 def _name(task: _Task) -> str:
     first = task.sources[0]
     return first.path.name if first.rank is None else f"rank {first.rank} ({first.path.name})"
-
-
-def _size(source: Source) -> int:
-    try:
-        return source.path.stat().st_size
-    except OSError:
-        return 0  # gone, which its reader will say

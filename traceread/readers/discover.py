@@ -22,6 +22,8 @@ from traceread.readers import kineto, nsys
 from traceread.readers.formats import KINETO, NSYS, REPORT_SUFFIXES, format_of, head_of, is_json, rank_in_head
 from traceread.readers.options import DEFAULTS, Progress, ReadOptions
 from traceread.readers.windows import captures, joined
+from traceread.remote import RemotePath, fetched, identity, is_url, listed
+from traceread.remote import head_of as head_here
 
 READERS = {KINETO: kineto.read, NSYS: nsys.read}
 
@@ -40,12 +42,14 @@ class Source:
         format: "kineto" or "nsys".
         rank: its rank as far as its head or its name tell, None if they do not.
         rank_source: "distributedInfo", "file name" or "".
+        size: bytes as stored, 0 if not known.
     """
 
     path: Path
     format: str
     rank: int | None = None
     rank_source: str = ""
+    size: int = 0
 
 
 @dataclass(frozen=True)
@@ -74,7 +78,7 @@ def load_traces(
     """All ranks of one capture, in order of rank; activities are not classified yet.
 
     Args:
-        paths: files, directories (read without their subdirectories) and glob patterns.
+        paths: files, directories (read without their subdirectories), glob patterns, and URLs of such.
         source: "kineto" or "nsys" where both are there.
         ranks: only these; files that cannot hold them are not read.
         options: limits, and a place to report progress over all files.
@@ -158,15 +162,24 @@ def read(source: Source, options: ReadOptions = DEFAULTS) -> list[Trace]:
     """The traces in one source, as its reader makes them; an error names the file and, where known, its rank."""
     try:
         if options.cache is None:
-            return READERS[source.format](source.path, options)
+            return _read_whole(source, options)
         cache = Cache(options.cache, (options.max_uncompressed_bytes, options.max_event_bytes))
-        return cache.read(source.path, lambda: READERS[source.format](source.path, options))
+        known = identity(source.path) if isinstance(source.path, RemotePath) else ""
+        return cache.read(source.path, lambda: _read_whole(source, options), known)
     except TracereadError as error:
         message = error.message if str(source.path) in error.message else f"{source.path}: {error.message}"
         whose = "" if source.rank is None else f"rank {source.rank}: "
         raise type(error)(whose + message, error.hint, error.slug) from error
     except OSError as error:
         raise InputError(f"{source.path} cannot be read: {error.strerror or error}", f"ls -l {quote(str(source.path))}") from error
+
+
+def _read_whole(source: Source, options: ReadOptions) -> list[Trace]:
+    if not isinstance(source.path, RemotePath):
+        return READERS[source.format](source.path, options)
+    with fetched(source.path) as local:
+        traces = READERS[source.format](local, options)
+    return [replace(trace, files=(source.path,)) for trace in traces]
 
 
 def rank_in_name(name: str) -> int | None:
@@ -181,6 +194,10 @@ def rank_in_name(name: str) -> int | None:
 def _listed(paths: Sequence[str | Path]) -> Iterator[tuple[Path, bool]]:
     """The files behind the paths, each with whether it was given by its own name."""
     for given in paths:
+        if isinstance(given, str) and is_url(given):
+            files = listed(given)
+            yield from ((file, str(file) == given) for file in sorted(files, key=_natural))
+            continue
         path = Path(given).expanduser()
         if path.is_dir():
             yield from ((file, False) for file in _files_in(path))
@@ -207,6 +224,14 @@ def _files_in(folder: Path) -> list[Path]:
 
 def _source(path: Path, by_name: bool) -> Source | str:
     """What a file is, or why it is none; a file given by its own name that is none raises UnknownFormat."""
+    if isinstance(path, RemotePath):
+        with head_here(path) as local:
+            found = _source_here(local, by_name)
+        return found if isinstance(found, str) else replace(found, path=path, size=max(path.size, 0))
+    return _source_here(path, by_name)
+
+
+def _source_here(path: Path, by_name: bool) -> Source | str:
     kind, instead = format_of(path)
     head = head_of(path) if kind == KINETO or (by_name and instead.startswith("JSON")) else b""
     if by_name and not kind:
@@ -215,11 +240,12 @@ def _source(path: Path, by_name: bool) -> Source | str:
         kind = KINETO  # its reader knows better than its head, or says what is wrong
     if not kind:
         return instead
+    size = path.stat().st_size
     stated = rank_in_head(head)
     if stated is not None:
-        return Source(path, kind, stated, "distributedInfo")
+        return Source(path, kind, stated, "distributedInfo", size)
     named = rank_in_name(path.name)
-    return Source(path, kind, named, "" if named is None else "file name")
+    return Source(path, kind, named, "" if named is None else "file name", size)
 
 
 def _of_one_format(sources: Sequence[Source], skipped: list[tuple[Path, str]], wanted: str | None) -> list[Source]:
@@ -271,7 +297,7 @@ def _natural(path: Path) -> list[tuple[int, str]]:
 
 def _read(sources: Sequence[Source], options: ReadOptions) -> list[tuple[Source, list[Trace]]]:
     """The traces of each source; progress counts over all of them."""
-    sizes = [source.path.stat().st_size for source in sources]
+    sizes = [source.size for source in sources]
     result = []
     for i, source in enumerate(sources):
         own = options
