@@ -265,3 +265,27 @@ def test_telemetry_that_is_none(tmp_path, capsys):
 def test_other_formats(h100, capsys, format):
     assert main(["runs", str(h100), "-f", format]) == 0
     assert "h100" in capsys.readouterr().out
+
+
+# --- the log that StepTimer writes -------------------------------------------------------------------------------------------------
+
+
+def test_what_the_timer_writes_is_what_is_read(tmp_path, capsys):
+    pytest.importorskip("torch", reason="torch is not installed: pip install -e '.[capture]'")
+    from traceread import capture
+
+    for segment in range(2):
+        with capture.StepTimer(tmp_path / "run", interval=5, step=10 * segment, tokens=1000 * segment, price_per_gpu_hour=2) as timer:
+            for step, _ in enumerate(timer.data(range(15))):
+                timer.step(tokens=100, loss=2.0, grad_norm=float("inf") if segment and step == 14 else 1.0, batch_ids=[step])
+            with timer.checkpoint("c"), timer.evaluation("c") as result:
+                result["loss"] = 1.0
+    [run] = answered(capsys, tmp_path)["runs"]
+    assert run["run"] == "run"
+    assert (run["tokens"], run["ended"]) == (2500, "done")
+    assert [s["lost_steps"] for s in run["segments"]] == [5, 0]
+    assert run["ledger"]["price_per_gpu_hour"] == 2
+    assert run["ledger"]["gpu_ns"][Part.REPEATED] > 0
+    [spike] = run["spikes"]
+    assert (spike["what"], spike["value"], spike["step"]) == ("grad_norm", "inf", 25)
+    assert len(run["evaluations"]) == 2
