@@ -12,8 +12,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from kineto_builder import two_steps
 from test_readers_json_events import BREAKING, DAMAGES, edited, edits
-from test_readers_kineto import content
+from test_readers_kineto import content, table_rows
 
+from traceread.cli import main
 from traceread.errors import TracereadError
 from traceread.readers import kineto, scanner
 from traceread.readers.event_columns import Columns, decoded_many
@@ -54,7 +55,8 @@ def traced(path, **options):
     """Everything a trace says, or why it says nothing."""
     try:
         return [
-            content(trace) | {"names": list(trace.names), "groups": trace.groups} for trace in kineto.read(path, ReadOptions(**options))
+            content(trace) | {"names": list(trace.names), "groups": trace.groups, "work": table_rows(trace, "matrix_ops")}
+            for trace in kineto.read(path, ReadOptions(**options))
         ]
     except TracereadError as error:
         return type(error), error.message
@@ -260,8 +262,6 @@ def test_damaged_real_traces_are_read_alike(name, tmp_path):
     "how", [[], ["--stacks", "--shapes"], ["--era", "us", "--vendor", "amd"], ["--era", "2021"], ["--era", "ns-epoch", "--sync-events"]]
 )
 def test_simulated_traces_are_read_alike(how, tmp_path):
-    from traceread.cli import main
-
     assert main(["simulate", "healthy", "-o", str(tmp_path), "--ranks", "1", "--steps", "2", *how]) == 0
     [path] = [path for path in tmp_path.iterdir() if path.name != "truth.json"]
     expected = traced(path, compiled=False)
@@ -279,6 +279,15 @@ def test_it_is_in_use(monkeypatch):
     assert not scanner.is_available()
     monkeypatch.setattr(scanner, "_HERE", False)
     assert "was not built" in scanner.in_use()
+
+
+def test_info_says_which_one_reads(tmp_path, capsys, monkeypatch):
+    path = two_steps().write(tmp_path / "trace.json")
+    assert main(["info", str(path)]) == 0
+    assert "read with: compiled scanner" in capsys.readouterr().out
+    monkeypatch.setenv(scanner.PURE_PYTHON, "1")
+    assert main(["info", str(path)]) == 0
+    assert "read with: pure Python (TRACEREAD_PURE_PYTHON is set)" in capsys.readouterr().out
 
 
 def test_columns_of_other_shapes_are_refused():

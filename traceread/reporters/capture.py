@@ -67,11 +67,11 @@ def judge(report: Report) -> Verdict:
     return Verdict("with care" if reasons else "yes", tuple(reasons))
 
 
-def capture_document(report: Report) -> Document:
-    """Everything `traceread info` shows."""
+def capture_document(report: Report, read_with: str = "") -> Document:
+    """Everything `traceread info` shows; `read_with` says what read the traces here, where that is worth a line."""
     verdict = judge(report)
     said = _SAID[verdict.good] + (f": {'; '.join(verdict.reasons)}." if verdict.reasons else ".")
-    blocks: list[Block] = [Paragraph(said, Tone.STRONG), _ranks(report), _about(report), _recorded(report)]
+    blocks: list[Block] = [Paragraph(said, Tone.STRONG), _ranks(report), _about(report, read_with), _recorded(report)]
     warnings = warning_lines(report.all_notices, len(report.ranks))
     if warnings:
         blocks.append(Listing("warnings", tuple((line,) for line in warnings), tone=Tone.WARNING))
@@ -116,7 +116,7 @@ def _steps(rank: RankReport) -> str:
     return f"{len(labels)} of {plural(found, 'step')} used ({step_list(labels)}{kind})"
 
 
-def _about(report: Report) -> Listing:
+def _about(report: Report, read_with: str) -> Listing:
     lines = []
     devices = {(r.device.name, r.device.memory_bytes, r.device.multiprocessors) for r in report.ranks}
     for name, memory, multiprocessors in sorted(devices, key=str):
@@ -132,6 +132,8 @@ def _about(report: Report) -> Listing:
         lines.append(f"versions: {and_more([shorten(v, 60) for v in versions], 12, ', ')}")
     if report.skipped_files:
         lines.append(f"beside it: {plural(len(report.skipped_files), 'file')} not part of the capture (-v lists them)")
+    if read_with:
+        lines.append(f"read with: {read_with}")
     return Listing("about", tuple((line,) for line in lines))
 
 
