@@ -9,12 +9,12 @@ from __future__ import annotations
 import multiprocessing
 import os
 import signal
+from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import CancelledError
 from contextlib import suppress
 from dataclasses import dataclass
 from importlib import import_module
-from itertools import islice
 from multiprocessing.connection import Connection, wait
 from multiprocessing.process import BaseProcess
 from time import monotonic, sleep
@@ -131,17 +131,18 @@ def _attempt(function: Callable[[P], T], position: int, part: P, name: str) -> O
 def _in_processes(function: Callable[[P], T], parts: Sequence[P], names: Sequence[str], count: int) -> Iterator[Outcome[T]]:
     # Forked processes would inherit locks that a thread of this one may hold; started ones inherit nothing.
     context = multiprocessing.get_context("spawn")
-    left = iter(range(len(parts)))
+    left = deque(range(len(parts)))
     working: dict[Connection, tuple[BaseProcess, int]] = {}
     started: list[BaseProcess] = []
 
-    def start(position: int) -> None:
+    def start() -> tuple[BaseProcess, Connection]:
         ours, theirs = context.Pipe()
         process = context.Process(target=_serve, args=(theirs, function), daemon=True)
-        process.start()
         started.append(process)
+        with suppress(BrokenPipeError):  # killed at once, which reading from it will tell
+            process.start()
         theirs.close()
-        give(process, ours, position)
+        return process, ours
 
     def give(process: BaseProcess, connection: Connection, position: int) -> None:
         working[connection] = process, position
@@ -149,32 +150,35 @@ def _in_processes(function: Callable[[P], T], parts: Sequence[P], names: Sequenc
             connection.send((position, parts[position], names[position]))
 
     try:
-        for position in islice(left, count):
-            start(position)
-        while working:
+        while left or working:
+            while left and len(working) < count:
+                give(*start(), left.popleft())
             for connection in wait(list(working)):
                 assert isinstance(connection, Connection)
                 process, position = working.pop(connection)
-                following = next(left, None)
                 try:
                     outcome: Outcome[T] = connection.recv()
                 except (EOFError, OSError):
                     connection.close()
-                    process.join(_GRACE_S)
-                    outcome = Outcome(position, None, _lost(names[position], process.exitcode))
-                    if following is not None:
-                        start(following)
+                    outcome = Outcome(position, None, _lost(names[position], _exitcode(process)))
                 else:
-                    if following is not None:
-                        give(process, connection, following)
+                    if left:
+                        give(process, connection, left.popleft())
                     else:
-                        connection.close()  # which ends it
+                        connection.close()
                 yield outcome
     finally:
         for process in started:  # those that have nothing to do any more too: they have nothing to finish
-            process.kill()
-        for process in started:
-            process.join()
+            with suppress(AttributeError):  # it never started
+                process.kill()
+                process.join()
+
+
+def _exitcode(process: BaseProcess) -> int | None:
+    """The exit code of a process that has stopped answering; None if it has not ended all the same, or never began."""
+    with suppress(AssertionError):
+        process.join(_GRACE_S)
+    return process.exitcode
 
 
 def _serve(connection: Connection, function: Callable[[Any], Any]) -> None:
