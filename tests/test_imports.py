@@ -117,7 +117,8 @@ def goes_up(i):
         return False
     if imported == "traceread" and i.imported == "traceread" and importer in ("reporters", "job"):
         return False  # the version, which the JSON carries and workers must share
-    if i.deferred and imported in SHOWN_BY and importer in ("model", "measurements", "findings", "rules", "report", "comparison", "history"):
+    showing = ("model", "measurements", "findings", "rules", "report", "comparison", "history")
+    if i.deferred and imported in SHOWN_BY and importer in showing:
         return False
     if imported not in PIPELINE or importer not in PIPELINE:
         return True  # its place has to be said first
