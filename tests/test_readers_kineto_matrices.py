@@ -50,6 +50,14 @@ def test_operators_with_shapes_are_kept(tmp_path, compiled, chunk):
     assert [trace.threads[t].tid for t in trace.matrix_ops.thread.tolist()] == [MAIN, MAIN + 1]
 
 
+@pytest.mark.parametrize("compiled", [True, False])
+def test_an_argument_that_is_not_sound_is_not_recorded(tmp_path, compiled):
+    path = capture().write(tmp_path / "trace.json")
+    path.write_bytes(path.read_bytes().replace(b'"c10::BFloat16"', b'"c10::BF\xffloat16"'))
+    [trace] = kineto.read(path, ReadOptions(compiled=compiled))
+    assert [row[2:4] for row in rows(trace.matrix_ops)] == [(MatrixKind.GEMM, 0), (MatrixKind.CONVOLUTION, 0)]
+
+
 def test_without_shapes_there_are_none(tmp_path):
     k = Kineto()
     k.op("aten::mm", 2_000, 4_000)

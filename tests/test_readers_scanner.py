@@ -20,6 +20,7 @@ from traceread.readers import kineto, scanner
 from traceread.readers.event_columns import Columns, decoded_many
 from traceread.readers.json_events import EventReader
 from traceread.readers.kineto_collectives import CollectiveEvents
+from traceread.readers.kineto_matrices import MatrixEvents
 from traceread.readers.options import ReadOptions
 
 TRACES = Path(__file__).parents[2] / "shared" / "traces" / "kineto"
@@ -72,6 +73,17 @@ def understood(text):
     return None if batch is None else (columns, batch, scan)
 
 
+def taken_out(texts):
+    """What is taken out of single events beside their columns, comparable."""
+    collectives, matrices = CollectiveEvents(), MatrixEvents()
+    for text in texts:
+        collectives.look(text)
+        matrices.look(text)
+    records, groups = collectives.table(lambda process, thread: 0, 0, {}, 0)
+    columns = (*records.columns(), *matrices.table(lambda process, thread: 0, 0).columns())
+    return groups, [(name, values.tolist()) for name, values in columns]
+
+
 def same_as_decoded(text):
     """Whether the scanner understands a text; fails where it makes of it something else than the typed decoder does."""
     found = understood(text)
@@ -87,11 +99,7 @@ def same_as_decoded(text):
         ours, theirs = getattr(batch, field.name), getattr(expected, field.name)
         assert ours.dtype == theirs.dtype
         assert ours.tolist() == theirs.tolist(), (field.name, text)
-    whole, parts = CollectiveEvents(), CollectiveEvents()
-    whole.look(text)
-    for event in scan.told.collectives:
-        parts.look(event)
-    assert parts.__dict__ == whole.__dict__, text
+    assert taken_out((*scan.told.collectives, *scan.told.operators)) == taken_out([text]), text
     for name in ("names", "categories", "tracks", "labels", "events"):
         assert repr(getattr(columns, name)) == repr(getattr(other, name)), (name, text)
     return True
@@ -121,7 +129,8 @@ def test_damage_is_read_alike(damage, layout):
 
 STRINGS = [
     b'"X"', b'"M"', b'"name"', b'"thread_name"', b'"7"', b'"stream 7"', b'"-3"', b'" 7"', b'"1_0"', b'"0x7f"', b'"0x"', b'"07"', b'"1.5"',
-    b'""',    b'"nccl:all_reduce"', b'"\\u00e9"', b'"\\ud83d\\ude00"', b'"\\ud800"', b'"\\udc00"', b'"\\n"', b'"\\q"', b'"\\u12"',
+    b'""',    b'"nccl:all_reduce"', b'"aten::mm"',
+    b'"\\u00e9"', b'"\\ud83d\\ude00"', b'"\\ud800"', b'"\\udc00"', b'"\\n"', b'"\\q"', b'"\\u12"',
     b'"a\x01"', b'"a\xff"', b'"\xc3\xa9"', b'"\xed\xa0\x80"', b'"open',
 ]  # fmt: skip
 NUMBERS = [
@@ -131,7 +140,8 @@ NUMBERS = [
     b"99999999999999999", b"999999999999999999", b"9223372036854775808", b"18446744073709551615", b"1" * 5000,
 ]  # fmt: skip
 OTHERS = [
-    b"", b"null", b"true", b"nul", b"tru", b"[]", b"{}", b'[1, [2, {}], {"a": [3]}]', b'{"name": "deep"}', b"[1,]", b"[,1]", b'{"a" 1}',
+    b"", b"null", b"true", b"nul", b"tru", b"[]", b"{}", b'[1, [2, {}], {"a": [3]}]', b"[[64, 32], [32, 16]]",
+    b'{"name": "deep"}', b"[1,]", b"[,1]", b'{"a" 1}',
     b"[" * 70 + b"]" * 70, b"[" * 50 + b"]" * 50, b'{"ph": "X", "cat": "kernel", "args": {"Collective name": "x"}}',
 ]  # fmt: skip
 VALUES = [*STRINGS, *NUMBERS, *OTHERS]

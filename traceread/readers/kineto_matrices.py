@@ -123,4 +123,8 @@ def _alone(text: bytes) -> _Event | None:
 
 
 def _value(text: bytes) -> Any:
-    return msgspec.json.decode(text) if text else None
+    """What a part of an event says; None where it is not there or not sound: the event was taken apart without a look inside."""
+    try:
+        return msgspec.json.decode(text) if text else None
+    except _REFUSED:
+        return None

@@ -27,14 +27,16 @@ def event_around(text: bytes, at: int) -> tuple[dict[str, Any] | None, int, int]
         if opening < 0:
             break
         for reach in (_SHORT, _LONG):
-            part = text[opening : opening + max(reach, at - opening + reach)].decode("utf-8", "replace")
+            # Bytes that are no UTF-8 come back as they were, which keeps count of them.
+            part = text[opening : opening + max(reach, at - opening + reach)].decode("utf-8", "surrogateescape")
             try:
                 values, length = _decoder.raw_decode(part)
             except (ValueError, RecursionError):
                 continue
-            end = opening + len(part[:length].encode("utf-8", "replace"))
-            if end > at and isinstance(values.get("ph"), str):
-                return values, opening, end
+            event = part[:length].encode("utf-8", "surrogateescape")
+            if opening + len(event) > at and isinstance(values.get("ph"), str):
+                values, _ = _decoder.raw_decode(event.decode("utf-8", "replace"))
+                return values, opening, opening + len(event)
             break
     return None, at, at + 1
 
