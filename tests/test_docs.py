@@ -90,6 +90,19 @@ def test_commands_of_the_readme_run(command, copy):
     assert len(done.stdout.splitlines()) > 10
 
 
+def commands_of(*pages):
+    return [(page, c) for page in pages for c in commands((ROOT / "docs" / page).read_text("utf-8")) if c.startswith("traceread ")]
+
+
+@pytest.mark.parametrize(("page", "command"), commands_of("tutorial.md", "pictures.md"))
+def test_commands_of_the_pages_run(page, command, copy):
+    done = run(f'PATH="$PWD/.venv/bin:$PATH" {command}', copy)
+    assert done.returncode == 0, done.stderr
+    assert "error" not in done.stderr
+    written = re.search(r" -o (\S+)", command)
+    assert len(done.stdout.splitlines()) > 5 if written is None else (copy / written[1]).exists()
+
+
 @pytest.mark.parametrize("page", [p for p in PAGES if blocks(p.read_text("utf-8"), "python")], ids=lambda p: p.name)
 def test_python_of_the_pages_runs(page, copy, monkeypatch):
     """Line by line as it stands, and what a comment says it prints is printed."""

@@ -91,7 +91,9 @@ def plot_arrivals(table: RankTable, dark: bool = False) -> Figure:
     by_cost = sorted(range(len(table.lines)), key=lambda r: (-table.lines[r].charged_ns, r))
     named, rest = sorted(by_cost[: len(RANK_COLORS)]), by_cost[len(RANK_COLORS) :]
     lines = [(f"the latest of {plural(len(rest), 'other rank')}", rest, NEUTRAL)] if rest else []
-    lines += [(f"rank {table.lines[r].rank}", [r], color) for r, color in zip(named, RANK_COLORS, strict=False)]
+    spread = max(len(named) - 1, 1)
+    colors = [RANK_COLORS[i * (len(RANK_COLORS) - 1) // spread] for i in range(len(named))]
+    lines += [(f"rank {table.lines[r].rank}", [r], color) for r, color in zip(named, colors, strict=True)]
     title = "Arrival at collectives, behind the first rank"
     return make_figure(
         [_arrivals(name, color, *_latest(meeting, late, np.isin(rank, which), several), scale) for name, which, color in lines],
