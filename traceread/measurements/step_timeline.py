@@ -342,9 +342,11 @@ def _reduce(rows: _Rows, start: int, length: int, most: int, *, tiles: bool) -> 
     groups, bars = (_tiling_groups, _bars_of_classes) if tiles else (_groups, _bars)
     below, columns = 0, _FINEST
     while True:
-        found = bars(rows, groups(rows, start, below) if below else np.arange(len(rows)))
-        if len(found) <= most or columns < 2:
-            return found, below if len(found) < len(rows) else 0
+        group = groups(rows, start, below) if below else np.arange(len(rows))
+        if columns < 2 or not len(group) or int(group[-1]) < most:  # a group becomes a bar at least
+            found = bars(rows, group)
+            if len(found) <= most or columns < 2:
+                return found, below if len(found) < len(rows) else 0
         below = -(-length // columns)
         columns = columns * 2 // 3
 
