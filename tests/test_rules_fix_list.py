@@ -131,3 +131,58 @@ def test_what_was_found_on_faster_ranks_only_is_left_out():
     report = ranks(lambda s, n: busy(s, 60), troubled)
     assert report.summary.critical_rank == 0
     assert report.findings == ()
+
+
+# The step that leads in
+
+
+def host_is_slower(s, n):
+    """The host needs 20 ms for a step; the GPU has nothing but an all-reduce to do at the end, behind the next step's fetch."""
+    with s.inside("load_batch"):
+        s.host(20 * MS)
+    busy(s, 8)
+    s.collective(4 * MS)
+    s.launch(100 * US)
+
+
+def test_what_ends_earlier_in_every_step_saves_nothing_where_the_host_is_slower():
+    report = loop(host_is_slower, 5).report()
+    assert [f.rule for f in report.findings] == ["data-loading", "exposed-communication"]
+    assert report.findings[1].saving_alone_ns == 0
+    assert report.findings[1].saving_ns > 2 * MS
+    assert "once what stands above is done" in report.findings[1].why
+    assert "once what stands above is done" not in report.findings[0].why
+
+
+def test_calls_and_host_time_are_those_of_the_used_steps():
+    def body(s, n):
+        busy(s, 8)
+        s.item()
+        logs(s)
+
+    report = loop(body, 5).report()
+    [finding] = [f for f in report.findings if f.rule == "item-sync"]
+    used = len(report.rank(0).used_rows())
+    assert used < 5
+    assert f"{used} such calls over {used} steps" in finding.why
+
+
+def test_a_cause_that_another_hides_is_listed_with_what_it_saves_then():
+    """Collections of 8 ms would hold the GPU up if the loader did not do so for longer already."""
+
+    def body(s, n):
+        with s.inside("gc.collect"):
+            s.host(8 * MS)
+        with s.inside("load_batch"):
+            s.host(20 * MS)
+        busy(s, 8)
+
+    report = loop(body, 5).report()
+    assert [f.rule for f in report.findings] == ["data-loading", "gc-pause"]
+    assert report.fix_list.step_ns - sum(f.saving_ns for f in report.findings) == pytest.approx(8 * 501 * US, rel=0.02)
+
+
+def test_the_host_gets_ahead_without_a_sync():
+    first = launches_slowly_after_a_sync(20).findings[0]
+    assert first.saving_alone_ns > first.total_loss_ns
+    assert "the host also gets ahead" in first.why

@@ -239,20 +239,17 @@ class Facts:
     def blocked_rows(self, title: str, rows: IntColumn, idle: IntColumn) -> Blocked:
         """Host rows and the rows of Idle that they are to blame for; waits without a title go with the host's silence."""
         loss = self.host_loss(rows, idle) if title else self.idle_loss(idle, host_gone=True)
-        return Blocked(title, rows, idle, loss, int(self._counted[rows].sum()), self.host_ns(rows))
+        return Blocked(title, rows, idle, loss, len(self._counted(rows)), self.host_ns(rows))
 
     def host_ns(self, rows: IntColumn) -> int:
         """Length of those of these host rows that belong to used steps."""
-        counted = rows[self._counted[rows]]
+        counted = self._counted(rows)
         return int((self.rows.end[counted] - self.rows.start[counted]).sum())
 
-    @cached_property
-    def _counted(self) -> Mask:
-        """The host rows that count: begun while used steps were launched, or to blame for idle time in them."""
-        result = intervals.covered(self.host_windows, self.rows.start, self.rows.start + 1) > 0
-        source = self.idle.source[self._used_rows]
-        result[source[source >= 0]] = True
-        return result
+    def _counted(self, rows: IntColumn) -> IntColumn:
+        """Those of these host rows that count: begun while used steps were launched, else to blame for idle time in them."""
+        begun: IntColumn = rows[intervals.covered(self.host_windows, self.rows.start[rows], self.rows.start[rows] + 1) > 0]
+        return begun if len(begun) else rows[np.isin(rows, self.idle.source[self._used_rows])]
 
     @cached_property
     def _blocked(self) -> dict[StepClass, tuple[Blocked, ...]]:
