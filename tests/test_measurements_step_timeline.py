@@ -71,7 +71,6 @@ def test_lanes_of_a_small_step():
         ("exposed_communication", 2 * MS),
     ]
     assert names(timeline, classes)[:5] == ["", "enumerate(DataLoader)#x.__next__", "", "", "cudaLaunchKernel"]
-    assert timeline.idle_names == tuple(names(timeline, classes)[:5])
 
 
 def test_rows_are_clipped_to_the_window():

@@ -11,7 +11,7 @@ from traceread.figures.labels import exact, kernel_label, label, wrapped
 from traceread.figures.queue_depth import queue_traces
 from traceread.figures.theme import COLORS, NEUTRAL, empty_figure, make_figure, worth_a_legend
 from traceread.findings import Evidence, Finding
-from traceread.measurements.classes import Reason, StepClass
+from traceread.measurements.classes import StepClass
 from traceread.measurements.step_timeline import PLAIN, Bars, LaneKind, StepTimeline
 from traceread.report import Report
 from traceread.units import duration, plural, unit_for
@@ -178,26 +178,26 @@ def _mark_hover(number: int, finding: Finding, place: Evidence) -> str:
 
 
 def _shades(timeline: StepTimeline, scale: int) -> list[dict[str, Any]]:
-    """The longest idle gaps, through all lanes in the colour of their cause."""
-    idle = timeline.idle
-    longest = np.sort(np.argsort(idle.start_ns - idle.end_ns, kind="stable")[:_SHADED])
+    """The longest idle stretches, through all lanes in the colour of their cause."""
+    bars = timeline.bars.take((timeline.bars.lane == 0) & (timeline.bars.cls > StepClass.EXPOSED_COPY))
+    if not len(bars):
+        return []
+    begins = np.concatenate(([True], (bars.start_ns[1:] != bars.end_ns[:-1]) | (bars.cls[1:] != bars.cls[:-1])))
+    first = np.flatnonzero(begins)
+    start, end, cls = bars.start_ns[first], bars.end_ns[np.append(first[1:], len(bars)) - 1], bars.cls[first]
+    longest = np.sort(np.argsort(start - end, kind="stable")[:_SHADED])
     return [
         {
             "type": "rect",
             "yref": "paper",
             "y0": 0,
             "y1": 1,
-            "x0": (start - timeline.start_ns) / scale,
-            "x1": (end - timeline.start_ns) / scale,
+            "x0": (begin - timeline.start_ns) / scale,
+            "x1": (stop - timeline.start_ns) / scale,
             "fillcolor": COLORS[StepClass(cause)],
             "opacity": 0.22,
             "line": {"width": 0},
             "layer": "below",
         }
-        for start, end, cause in zip(*(c[longest].tolist() for c in (idle.start_ns, idle.end_ns, idle.cause)), strict=True)
+        for begin, stop, cause in zip(*(c[longest].tolist() for c in (start, end, cls)), strict=True)
     ]
-
-
-def idle_title(reason: int, name: str) -> str:
-    """Why the GPU was idle, in words."""
-    return f"{Reason(reason).text} ({label(name)})" if name else Reason(reason).text

@@ -33,7 +33,6 @@ PLAIN = len(CLASSES)
 """The class of a host row that blocks nothing."""
 
 _CLASS_BARS, _STREAM_BARS, _HOST_BARS = 400, 1200, 800
-_IDLE_PIECES = 200
 _FINEST = 8192
 _STREAMS, _THREADS = 10, 3
 _LONGEST_NAME = 512
@@ -98,8 +97,6 @@ class StepTimeline:
         rank, step: which.
         start_ns, end_ns: the window.
         lanes, bars, names: what is shown; bars refer to the other two by position.
-        idle: the longest idle pieces of the window that can be seen, in order of time.
-        idle_names: the name of the row behind each of them, "" if there is none.
         merged_ns: rows shorter than this may be merged, per kind of lane: classes, streams, host; 0 where every row has its own bar.
         streams_left, threads_left: streams and launching threads without a lane.
         rows_left: recorded rows of the window on them.
@@ -113,8 +110,6 @@ class StepTimeline:
     lanes: tuple[Lane, ...]
     bars: Bars
     names: tuple[str, ...]
-    idle: Idle
-    idle_names: tuple[str, ...]
     merged_ns: tuple[int, int, int]
     streams_left: int
     threads_left: int
@@ -180,7 +175,6 @@ def draw_step(
         merged.append(below)
     bars = Bars(**{name: np.concatenate([getattr(p, name) for p in parts]) for name, _ in Bars.empty().columns()})
     codes, at_name = np.unique(bars.name, return_inverse=True)
-    seen = _longest_pieces(own, (end - start) // _FINEST)
     return StepTimeline(
         rank=trace.rank,
         step=w.label,
@@ -189,22 +183,12 @@ def draw_step(
         lanes=(Lane(LaneKind.CLASSES, "GPU", len(classes)), *stream_lanes, *host_lanes),
         bars=bars.replace(name=at_name.astype(np.int32)),
         names=tuple(names.text(code) for code in codes.tolist()),
-        idle=own.take(seen).replace(window=np.zeros(len(seen), np.int32)),
-        idle_names=tuple(idle_names.names[c][:_LONGEST_NAME] if c >= 0 else "" for c in own_code[seen].tolist()),
         merged_ns=(merged[0], merged[1], merged[2]),
         streams_left=streams_left,
         threads_left=threads_left,
         rows_left=activities_left + host_left,
         depth=find_queue_depth(trace, launches, start, end),
     )
-
-
-def _longest_pieces(idle: Idle, least_ns: int) -> npt.NDArray[np.int64]:
-    """Positions of the longest idle pieces of at least this length."""
-    length = idle.end_ns - idle.start_ns
-    longest = np.argsort(-length, kind="stable")[:_IDLE_PIECES]
-    found: npt.NDArray[np.int64] = np.sort(longest[length[longest] >= least_ns])
-    return found
 
 
 class _Names:
