@@ -11,7 +11,7 @@ import numpy.typing as npt
 from traceread import intervals
 from traceread.categories.host import Blocker, HostNames
 from traceread.intervals import Intervals
-from traceread.measurements.host_time import EXECUTING, SILENT, HostRows
+from traceread.measurements.host_time import EXECUTING, SILENT, HostRows, Timeline
 from traceread.measurements.idle import SILENCE_NS, loads_code
 from traceread.measurements.launches import Launches
 from traceread.measurements.partition import Partition
@@ -20,7 +20,7 @@ from traceread.measurements.replay_host import Nodes, host_program
 from traceread.measurements.steps import Steps, WindowKind
 from traceread.model import ActivityKind, FlagColumn, IntColumn, RangeKind, Table, Trace, column
 
-COMFORTABLE = 60_000
+COMFORTABLE = 40_000
 """Activities that are replayed together; more steps than that are not needed for a mean."""
 LARGEST = 600_000
 """A single step with more activities is not replayed."""
@@ -221,12 +221,11 @@ def working_time(trace: Trace, launches: Launches, threads: Sequence[int], rows:
         np.concatenate((launches.end_ns[first], trace.ranges.end_ns[profiler])),
     )
     for thread in threads:
-        timeline = rows.timeline(thread)
-        edges = np.concatenate(([start], timeline.at, [end]))
-        state = timeline.state[np.searchsorted(timeline.at, edges[:-1], side="right")]
-        begin, stop = np.maximum(edges[:-1], start), np.minimum(edges[1:], end)
-        quiet = np.union1d(edges[:-1][state == SILENT], rows.frame_edges(thread)) if (state == SILENT).any() else edges[:0]
-        silent = _pieces(Intervals(begin[state == SILENT], stop[state == SILENT]), quiet)
+        begin, stop, state = _states(rows.timeline(thread), start, end)
+        silent = Intervals(begin[state == SILENT], stop[state == SILENT])
+        if len(silent.start):
+            frames = rows.frame_edges(thread)
+            silent = _pieces(silent, frames[slice(*np.searchsorted(frames, (start, end)).tolist())])
         brief = silent.end - silent.start <= SILENCE_NS
         execute = state == EXECUTING
         these = intervals.union(np.concatenate((begin[execute], silent.start[brief])), np.concatenate((stop[execute], silent.end[brief])))
@@ -235,12 +234,18 @@ def working_time(trace: Trace, launches: Launches, threads: Sequence[int], rows:
     return HostIntervals(*(np.concatenate(c) for c in zip(*found, strict=True)))
 
 
+def _states(timeline: Timeline, start: int, end: int) -> tuple[IntColumn, IntColumn, npt.NDArray[np.uint8]]:
+    """Start, end and state of the pieces of a thread's time between two instants."""
+    first, last = np.searchsorted(timeline.at, (start + 1, end)).tolist()
+    edges = np.concatenate(([start], timeline.at[first:last], [end]))
+    return edges[:-1], edges[1:], timeline.state[first : last + 1]
+
+
 def _pieces(these: Intervals, at: npt.NDArray[np.int64]) -> Intervals:
-    """The intervals cut at instants."""
-    keep = these.end > these.start
-    start, end = these.start[keep], these.end[keep]
-    edges = np.union1d(np.concatenate((start, end)), at)
-    inside = intervals.covered(intervals.union(start, end), edges[:-1], edges[1:]) > 0
+    """The intervals, which do not overlap, cut at instants and where they touch."""
+    edges = np.sort(np.concatenate((these.start, these.end, at)))
+    edges = edges[np.append(True, np.diff(edges) > 0)]
+    inside = intervals.covered(intervals.union(these.start, these.end), edges[:-1], edges[1:]) > 0
     return Intervals(edges[:-1][inside], edges[1:][inside])
 
 
@@ -248,9 +253,7 @@ def blocked_by(nodes: Nodes, rows: HostRows, blocker: Blocker, start: int, end: 
     """When the launching threads were blocked by this, and by nothing that goes before it."""
     found = [(np.empty(0, np.int64),) * 3]
     for thread in np.unique(nodes.thread).tolist():
-        timeline = rows.timeline(thread)
-        edges = np.concatenate(([start], timeline.at, [end]))
-        state = timeline.state[np.searchsorted(timeline.at, edges[:-1], side="right")]
-        mine = (state == blocker) & (np.minimum(edges[1:], end) > np.maximum(edges[:-1], start))
-        found.append((np.maximum(edges[:-1], start)[mine], np.minimum(edges[1:], end)[mine], np.full(int(mine.sum()), thread)))
+        begin, stop, state = _states(rows.timeline(thread), start, end)
+        mine = (state == blocker) & (stop > begin)
+        found.append((begin[mine], stop[mine], np.full(int(mine.sum()), thread)))
     return HostIntervals(*(np.concatenate(c) for c in zip(*found, strict=True)))

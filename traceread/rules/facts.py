@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 
 import numpy as np
@@ -28,7 +28,7 @@ from traceread.measurements.kernels import KernelTable
 from traceread.measurements.launches import Launches
 from traceread.measurements.partition import Busy, Partition
 from traceread.measurements.replay import Removal
-from traceread.measurements.replay_graph import HostIntervals, working_time
+from traceread.measurements.replay_graph import HostIntervals
 from traceread.measurements.steps import Steps
 from traceread.model import Category, IntColumn, RangeKind, Trace
 from traceread.rules.losses import Loss, joined
@@ -89,6 +89,8 @@ class Facts:
         kernels: activity names over the used windows.
         rows: what host rows mean.
         known_collectives: the rank's collectives where they are known already; see `collectives`.
+        working: when the launching threads did nothing but execute, calls included, in the steps that are replayed: what a CUDA
+            graph would do away with.
     """
 
     trace: Trace
@@ -101,6 +103,7 @@ class Facts:
     kernels: KernelTable
     rows: HostRows
     known_collectives: RankCollectives | None = None
+    working: HostIntervals = field(default_factory=HostIntervals.empty)
 
     # What is left for the rules that look later
 
@@ -327,14 +330,6 @@ class Facts:
         if known.any():
             thread[known] = self.launches.thread[following[known]]
         return np.where(thread >= 0, thread, self.steps.step_thread)
-
-    @cached_property
-    def working(self) -> HostIntervals:
-        """When the launching threads did nothing but execute, calls included: what a CUDA graph would do away with."""
-        if not len(self.used) or not len(self.rows.start):
-            return HostIntervals.empty()
-        begin = max(int(self._replayed_host.start[0]), int(self.rows.start.min()))
-        return working_time(self.trace, self.launches, self.launching_threads, self.rows, begin, int(self.windows.end[-1]))
 
     def idle_loss(self, rows: IntColumn, *, host_gone: bool = False, names: tuple[str, ...] = ()) -> Loss:
         """The loss of these rows of Idle; `host_gone`: the host time behind them goes with it."""

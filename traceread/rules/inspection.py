@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
@@ -48,6 +48,8 @@ class Inspection:
 def inspect_rank(facts: Facts, rules: Collection[Rule], host_names: HostNames) -> Inspection:
     """What the rules find on one rank, and what a replay of it needs."""
     graph = build_graph(facts.trace, facts.launches, facts.steps, facts.partition, facts.rows, host_names)
+    if graph is not None:
+        facts = replace(facts, working=graph.working)
     classes = {} if graph is None else _whole_classes(facts, graph)  # before the rules claim their parts
     found = check_rank(facts, rules)
     kept = RankFindings(tuple(without_tables(f, graph) for f in found.findings), found.skipped, found.notices)

@@ -69,8 +69,12 @@ def _blocking_calls(facts: Facts) -> Iterator[Finding]:
 def _always_synchronised(facts: Facts) -> Iterator[Finding]:
     waits = facts.blocked(StepClass.HOST_SYNC)
     calls = sum(w.count for w in waits)
+    if 2 * calls < _FEW:
+        return
     launched = intervals.covered(facts.host_windows, facts.launches.start_ns, facts.launches.start_ns + 1) > 0
-    count = len(np.unique(facts.launches.call[launched & facts.launches.known]))
+    launching = np.zeros(len(facts.trace.calls), bool)
+    launching[facts.launches.call[launched & facts.launches.known]] = True
+    count = int(launching.sum())
     if count < _FEW or 2 * calls < count:
         return
     loss = sum((w.loss for w in waits), Loss())
