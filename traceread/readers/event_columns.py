@@ -9,6 +9,8 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import chain
+from operator import attrgetter
 from typing import Any
 
 import msgspec
@@ -55,6 +57,9 @@ class Event(msgspec.Struct, gc=False):
     args: _Args | None = None
 
 
+_INTEGER_ARGUMENTS = (
+    "device", "stream", "correlation", "correlation_capital", "bytes", "graph_node", "from_device", "to_device", "event_correlation",
+)  # fmt: skip
 _NO_ARGS = _Args()
 _ARG_KEYS = [(f.name, f.encode_name) for f in msgspec.structs.fields(_Args)]
 _many = msgspec.json.Decoder(list[Event]).decode
@@ -233,26 +238,19 @@ class Columns:
                     self._keep_label(e)
                 elif e.ph is None:
                     self.events -= 1
-        args = [e.args or _NO_ARGS for e in rows]
-        start_ns, start_read = nanoseconds([bytes(e.ts) for e in rows])
-        dur_ns, dur_read = nanoseconds([bytes(e.dur) for e in rows])
-        correlation = _integers([a.correlation for a in args])
-        capital = _integers([a.correlation_capital for a in args])
+        start_ns, start_read = nanoseconds(list(map(bytes, map(attrgetter("ts"), rows))))
+        dur_ns, dur_read = nanoseconds(list(map(bytes, map(attrgetter("dur"), rows))))
+        arguments = _arguments([e.args or _NO_ARGS for e in rows])
+        capital = arguments.pop("correlation_capital")
+        arguments["correlation"] = np.where(arguments["correlation"] == ABSENT, capital, arguments["correlation"])
         return EventBatch(
-            category=_coded(self._categories, [e.cat for e in rows]),
-            name=_coded(self._names, [e.name for e in rows]),
-            track=np.fromiter(map(self._tracks.__getitem__, [(e.pid, e.tid) for e in rows]), np.int32, len(rows)),
+            category=_coded(self._categories, list(map(attrgetter("cat"), rows))),
+            name=_coded(self._names, list(map(attrgetter("name"), rows))),
+            track=np.fromiter(map(self._tracks.__getitem__, map(attrgetter("pid", "tid"), rows)), np.int32, len(rows)),
             start_ns=start_ns,
             dur_ns=dur_ns,
             timed=start_read & dur_read,
-            device=_integers([a.device for a in args]),
-            stream=_integers([a.stream for a in args]),
-            correlation=np.where(correlation == ABSENT, capital, correlation),
-            bytes=_integers([a.bytes for a in args]),
-            graph_node=_integers([a.graph_node for a in args]),
-            from_device=_integers([a.from_device for a in args]),
-            to_device=_integers([a.to_device for a in args]),
-            event_correlation=_integers([a.event_correlation for a in args]),
+            **arguments,
         )
 
     def scanned(self, scan: Scan) -> EventBatch | None:
@@ -304,6 +302,16 @@ def _coded(codes: _Codes, values: list[str | None]) -> CodeColumn:
     if None in values:
         values = [v or "" for v in values]
     return np.fromiter(map(codes.__getitem__, values), np.int32, len(values))
+
+
+def _arguments(args: list[_Args]) -> dict[str, IntColumn]:
+    """The integer arguments by name."""
+    try:  # all at once: rows of a table, whose columns are asked for
+        flat = chain.from_iterable(map(attrgetter(*_INTEGER_ARGUMENTS), args))
+        table = np.fromiter(flat, np.int64, len(args) * len(_INTEGER_ARGUMENTS)).reshape(len(args), -1)
+        return dict(zip(_INTEGER_ARGUMENTS, table.T, strict=True))
+    except (TypeError, ValueError, OverflowError):
+        return {name: _integers(list(map(attrgetter(name), args))) for name in _INTEGER_ARGUMENTS}
 
 
 def _integers(values: list[Any]) -> IntColumn:

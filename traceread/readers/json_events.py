@@ -11,9 +11,10 @@ from __future__ import annotations
 import json
 import os
 import re
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
+from operator import attrgetter
 from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 
 import msgspec
@@ -50,10 +51,14 @@ _MOST_THREADS = 8  # unpacking and collecting are serial; more threads would wai
 _CHUNKS_PER_THREAD = 2  # begun before the first result is waited for, so that threads are done at about the same time
 
 _MARKS = {
-    # What rows carry without being read: a digit inside the dimensions, a named collective.
-    "shapes": re.compile(rb'"Input [Dd]ims"\s*+:\s*+\[[\[\],\s]*+\d'),
-    "collectives": re.compile(rb'"Collective name"\s*+:\s*+"'),
+    # What rows carry without being read: a digit inside the dimensions, a named collective. A plain search for the key is far quicker.
+    "shapes": ((b'"Input Dims"', b'"Input dims"'), re.compile(rb'"Input [Dd]ims"\s*+:\s*+\[[\[\],\s]*+\d')),
+    "collectives": ((b'"Collective name"',), re.compile(rb'"Collective name"\s*+:\s*+"')),
 }
+
+
+Watch = Callable[[bytes, Collection[str] | None], None]
+"""Called with a stretch of text and the names of the complete events in it, None where they are not known."""
 
 
 @dataclass
@@ -85,10 +90,8 @@ class EventReader:
         marks: of "shapes" and "collectives", what the events carry.
     """
 
-    def __init__(
-        self, blocks: Iterable[bytes], options: ReadOptions = DEFAULTS, watch: Callable[[bytes], None] = lambda text: None
-    ) -> None:
-        """`watch` is shown every stretch of text that holds whole events, once."""
+    def __init__(self, blocks: Iterable[bytes], options: ReadOptions = DEFAULTS, watch: Watch = lambda text, names: None) -> None:
+        """`watch` is shown every stretch of text that holds whole events, once; of what the compiled scanner reads, those it may want."""
         self.form = ""
         self.objects = 0
         self.damage = Damage()
@@ -289,7 +292,7 @@ class EventReader:
             if seen:
                 self.marks.add(mark)
         for event in (*scan.told.collectives, *scan.told.operators):
-            self._watch(event)
+            self._watch(event, None)
         return batch
 
     # --- events, many at once ---------------------------------------------------------------------------------------
@@ -327,7 +330,7 @@ class EventReader:
             return None
         self._check_commas(self._text.count(b",", self._at, start))
         self._comma_due = True
-        self._look_for_marks(chunk)
+        self._look_for_marks(chunk, set(map(attrgetter("name"), events)) - {None})
         self._at = boundary
         return events
 
@@ -349,7 +352,7 @@ class EventReader:
                     event = self._mended(self._text[self._at : end])
             if event is not None:
                 events.append(event)
-                self._look_for_marks(self._text[self._at : end])
+                self._look_for_marks(self._text[self._at : end], (event.name or "",))
             self._at = end
             if self._base + self._at >= stop:
                 return events, True
@@ -451,10 +454,10 @@ class EventReader:
         self.damage.dropped += 1
         return None
 
-    def _look_for_marks(self, text: bytes) -> None:
-        self._watch(text)
-        for mark, pattern in _MARKS.items():
-            if mark not in self.marks and pattern.search(text):
+    def _look_for_marks(self, text: bytes, names: Collection[str]) -> None:
+        self._watch(text, names)
+        for mark, (signs, pattern) in _MARKS.items():
+            if mark not in self.marks and any(sign in text for sign in signs) and pattern.search(text):
                 self.marks.add(mark)
 
     # --- what stands beside the events ----------------------------------------------------------------------------

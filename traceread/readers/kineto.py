@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import closing
 from enum import IntEnum
 from pathlib import Path
@@ -153,10 +153,10 @@ class _WholeEvents:
         self.collectives = CollectiveEvents()
         self.matrices = MatrixEvents()
 
-    def look(self, text: bytes) -> None:
-        """Keeps what a stretch of text says."""
-        self.collectives.look(text)
-        self.matrices.look(text)
+    def look(self, text: bytes, names: Collection[str] | None = None) -> None:
+        """Keeps what a stretch of text says; it is searched for less where the names of its events are known."""
+        self.collectives.look(text, names)
+        self.matrices.look(text, names)
 
 
 # --- rows by kind ------------------------------------------------------------------------------------------------------

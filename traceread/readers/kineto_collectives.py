@@ -7,7 +7,7 @@ recorded. All of them become rows of one table; what belongs to which kernel is 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from math import prod
 from typing import Any, NamedTuple
 
@@ -62,9 +62,11 @@ class CollectiveEvents:
         self._found: list[_Found] = []
         self._named = False
 
-    def look(self, text: bytes) -> None:
-        """Keeps what a stretch of text says about collectives."""
-        signs = (_NAMED, _SYMMETRIC_MEMORY) if self._named else (_NAMED, _SYMMETRIC_MEMORY, *_ANNOTATED)
+    def look(self, text: bytes, names: Collection[str] | None = None) -> None:
+        """Keeps what a stretch of text says about collectives; `names` are those of its events where they are known."""
+        ranges = names is None or any(name.startswith(_RANGES) for name in names)
+        annotated = _ANNOTATED if ranges and not self._named else ()
+        signs = (_NAMED, *annotated, _SYMMETRIC_MEMORY) if ranges else (_NAMED,)
         end = 0
         for at in sorted(at for sign in signs for at in places(text, sign)):
             if at >= end:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from typing import Any
 
 import msgspec
@@ -13,7 +13,7 @@ from traceread.model import MatrixOps
 from traceread.readers.event_columns import Scalar
 from traceread.readers.microseconds import LIMIT_NS, nanoseconds
 from traceread.readers.operator_flops import OPERATORS, OperatorWork, work_of
-from traceread.readers.whole_events import event_around
+from traceread.readers.whole_events import event_around, places
 
 _SIGN = re.compile(rb'"(?:%s)"' % b"|".join(re.escape(name.encode()) for name in OPERATORS))
 _SHAPES = (b'"Input Dims"', b'"Input dims"')
@@ -55,19 +55,24 @@ class MatrixEvents:
         self._parts: list[np.ndarray[Any, np.dtype[np.int64]]] = []
         self._known: dict[tuple[str, bytes, bytes, bytes], OperatorWork | None] = {}
 
-    def look(self, text: bytes) -> None:
-        """Keeps what a stretch of text says about such operators."""
-        if not any(sign in text for sign in _SHAPES):
+    def look(self, text: bytes, names: Collection[str] | None = None) -> None:
+        """Keeps what a stretch of text says about such operators; `names` are those of its events where they are known."""
+        wanted = None if names is None else [name for name in OPERATORS if name in names]
+        if wanted == [] or not any(sign in text for sign in _SHAPES):
             return
+        if wanted is None:
+            found = [match.start() for match in _SIGN.finditer(text)]
+        else:
+            found = sorted(at for name in wanted for at in places(text, b'"%s"' % name.encode()))
         end = 0
-        for match in _SIGN.finditer(text):
-            if match.start() < end:
+        for at in found:
+            if at < end:
                 continue
             event = _alone(text) if len(text) <= _WHOLE else None
             if event is not None:
                 self._keep(event)
                 return
-            values, start, end = event_around(text, match.start())
+            values, start, end = event_around(text, at)
             event = None if values is None else _alone(text[start:end])
             if event is not None:
                 self._keep(event)

@@ -33,8 +33,12 @@ def raw_events(path: Path, options: ReadOptions = DEFAULTS) -> Iterator[list[Raw
         TraceNotFound, InputError, LimitExceeded: the file cannot be read.
     """
     shown: list[bytes] = []
+
+    def show(text: bytes, _: object) -> None:
+        shown.append(text)
+
     with closing(Unpacked(path, options).blocks()) as blocks:
-        for _ in EventReader(blocks, replace(options, compiled=False), shown.append):
+        for _ in EventReader(blocks, replace(options, compiled=False), show):
             yield from map(_decoded, shown)
             shown.clear()
     yield from map(_decoded, shown)
