@@ -4,7 +4,7 @@ import reporter_profiles as profiles
 
 from traceread.findings import Finding, Skipped
 from traceread.measurements.classes import StepClass
-from traceread.reporters.fixes import fix_listing, not_looked_at, quality_text, saving_text
+from traceread.reporters.fixes import fix_listing, fixes_sentence, not_looked_at, quality_text, saving_text
 from traceread.rules.fix_list import FixList, ReplayQuality
 
 MS = 1_000_000
@@ -58,3 +58,14 @@ def test_rules_that_could_not_look_are_named():
     assert not_looked_at(with_fixes()) is None
     said = not_looked_at(with_fixes(skipped=(Skipped("a", "not recorded: stacks"), Skipped("b", "no launches"))))
     assert said.text == "not looked at: a (not recorded: stacks), b (no launches)"
+
+
+def test_what_the_first_fixes_give_in_a_sentence():
+    assert fixes_sentence(with_fixes()) == ""
+    assert fixes_sentence(with_fixes(Finding("x", saving_kind="size of the loss"))) == ""
+    one = with_fixes(replayed("a"), replayed("b", saving=0))
+    assert fixes_sentence(one) == 'The first fix on the list ("a") would bring a step to 35.0 ms (12.5 % less).'
+    four = with_fixes(*(replayed("abcd"[i], after=(35 - 5 * i) * MS) for i in range(4)))
+    assert fixes_sentence(four) == (
+        'The first fix on the list ("a") would bring a step to 35.0 ms (12.5 % less), the first three to 25.0 ms (37.5 % less).'
+    )

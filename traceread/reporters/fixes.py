@@ -5,16 +5,34 @@ from __future__ import annotations
 import re
 
 from traceread.findings import Finding
+from traceread.measurements.steps import StepSource
 from traceread.names import kernel_title, shorten
 from traceread.report import Report
 from traceread.reporters.document import Block, Listing, Paragraph, Tone
 from traceread.rules.fix_list import REPLAYED, SIZE_OF_LOSS, FixList, ReplayQuality
-from traceread.units import duration, part, plural
+from traceread.units import duration, part, percent, plural
 
 SHOWN, IN_FULL = 8, 3
 """Findings shown, and how many of them with what to do; of the others the count."""
 
+_NUMBERS = {2: "two", 3: "three"}
 _SENTENCE = re.compile(r"(?<=[.:;]) (?=[A-Z])")
+
+
+def fixes_sentence(report: Report) -> str:
+    """What the first fixes give, in a sentence; "" where no saving is predicted."""
+    saving = [f for f in report.findings if f.saving_ns and f.step_ns_after is not None][:IN_FULL]
+    if not saving:
+        return ""
+    first, now = saving[0], report.fix_list.step_ns
+    whole = any(r.steps.source is StepSource.WHOLE_CAPTURE for r in report.ranks)
+    what = f'The first fix on the list ("{first.title}") would bring {"the capture" if whole else "a step"} to {_shorter(first, now)}'
+    return f"{what}, the first {_NUMBERS[len(saving)]} to {_shorter(saving[-1], now)}." if len(saving) > 1 else f"{what}."
+
+
+def _shorter(finding: Finding, now: int) -> str:
+    after = finding.step_ns_after or 0
+    return f"{duration(after)} ({percent(now - after, now)} less)"
 
 
 def fix_listing(report: Report, most: int = SHOWN) -> Listing | None:

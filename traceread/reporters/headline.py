@@ -9,6 +9,7 @@ from traceread.measurements.steps import StepSource
 from traceread.names import and_more, path_title, shorten, step_list
 from traceread.report import LEAST_WAITING, RankReport, Report, Summary, largest_loss
 from traceread.reporters.efficiency import mfu_sentence
+from traceread.reporters.fixes import fixes_sentence
 from traceread.reporters.losses import exposed_split, idle_reasons, main_cause
 from traceread.reporters.stragglers import straggler_sentence
 from traceread.units import duration, percent, plural
@@ -96,7 +97,9 @@ def headline(report: Report) -> tuple[str, ...]:
     mfu = mfu_sentence(report)
     said = [*_step_sentences(report, summary, critical), *([mfu] if mfu else [])]
     late = report.rank_table.straggler
-    return (" ".join(said), *_loss_sentences(summary, critical), *(() if late is None else (straggler_sentence(late),)))
+    fixed = fixes_sentence(report)
+    rest = [fixed] if fixed else []
+    return (" ".join(said), *_loss_sentences(summary, critical), *(() if late is None else (straggler_sentence(late),)), *rest)
 
 
 def _step_sentences(report: Report, summary: Summary, critical: RankReport) -> Iterator[str]:
