@@ -47,6 +47,6 @@ def allocator_churn(facts: Facts) -> Iterator[Finding]:
     yield Finding(
         title="device memory is allocated in the middle of steps",
         loss=loss,
-        why=f"{plural(calls, 'call')} that allocate or free memory over {plural(facts.step_count, 'step')} take "
-        f"{duration(facts.per_step(spent))} of host time a step and leave the GPU idle for {lost} of it.",
+        why=f"{plural(calls, 'call')} that allocate or free memory over {facts.all_steps} take "
+        f"{facts.mean(spent)} of host time and leave the GPU idle for {lost} of it.",
     )

@@ -26,7 +26,6 @@ from traceread.findings import Effort, Finding
 from traceread.model import Capability, Operation
 from traceread.rules import GENERAL, Facts, rule
 from traceread.rules.operations import operation
-from traceread.units import duration
 
 
 @rule("broadcast-buffers", needs={Capability.ACTIVITIES, Capability.LAUNCHES, Capability.RANGES}, effort=Effort.SETTING, turn=GENERAL)
@@ -40,5 +39,5 @@ def broadcast_buffers(facts: Facts) -> Iterator[Finding]:
     yield Finding(
         title="buffers are broadcast before every forward",
         loss=loss,
-        why=f"it costs {duration(facts.per_step(lost))} a step that nothing hides, {facts.steps_phrase(loss)}.",
+        why=f"it costs {facts.mean(lost)} that nothing hides, {facts.steps_phrase(loss)}.",
     )

@@ -32,7 +32,6 @@ from traceread.findings import Effort, Finding
 from traceread.measurements.classes import StepClass
 from traceread.model import Capability, Category
 from traceread.rules import Facts, Loss, rule
-from traceread.units import duration
 
 
 @rule("checkpoint-stall", needs={Capability.ACTIVITIES, Capability.LAUNCHES}, effort=Effort.CODE)
@@ -49,5 +48,5 @@ def checkpoint_stall(facts: Facts) -> Iterator[Finding]:
     yield Finding(
         title="training waits while a checkpoint is saved",
         loss=loss,
-        why=f"saving costs {duration(facts.per_step(lost))} a step in the mean; it happens {facts.steps_phrase(loss)}.",
+        why=f"saving costs {facts.mean(lost)} in the mean; it happens {facts.steps_phrase(loss)}.",
     )

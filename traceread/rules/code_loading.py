@@ -27,7 +27,6 @@ from traceread.findings import Effort, Finding
 from traceread.measurements.classes import Reason, StepClass
 from traceread.model import Capability
 from traceread.rules import GENERAL, Facts, Loss, rule
-from traceread.units import duration
 
 
 @rule("code-loading", needs={Capability.ACTIVITIES, Capability.LAUNCHES}, effort=Effort.SETTING, turn=GENERAL)
@@ -44,5 +43,5 @@ def code_loading(facts: Facts) -> Iterator[Finding]:
     yield Finding(
         title="kernels are loaded when they are first launched",
         loss=loss,
-        why=f"loading code leaves the GPU idle for {duration(facts.per_step(lost))} a step in the mean, {facts.steps_phrase(loss)}.",
+        why=f"loading code leaves the GPU idle for {facts.mean(lost)} in the mean, {facts.steps_phrase(loss)}.",
     )

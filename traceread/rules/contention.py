@@ -32,7 +32,7 @@ from traceread.findings import Effort, Finding
 from traceread.measurements.replay import Removal
 from traceread.model import ActivityKind, Capability, Category, IntColumn
 from traceread.rules import GENERAL, Facts, Loss, rule
-from traceread.units import duration, percent
+from traceread.units import percent
 
 _SAMPLES = 10
 _NOTICEABLE = 20
@@ -49,7 +49,7 @@ def contention(facts: Facts) -> Iterator[Finding]:
     yield Finding(
         title="kernels are slower beside communication",
         loss=Loss(activities=rows, ns=excess, removal=Removal(activities=rows, off_ns=excess)),
-        why=f"{len(np.unique(facts.trace.activities.name[rows]))} kernels take {duration(facts.per_step(lost))} a step "
+        why=f"{len(np.unique(facts.trace.activities.name[rows]))} kernels take {facts.mean(lost)} "
         f"({percent(lost, facts.total_ns)}) more where communication runs beside them.",
         recorded=False,
     )

@@ -56,7 +56,7 @@ def data_loading(facts: Facts) -> Iterator[Finding]:
     yield Finding(
         title="the GPU waits for the next batch",
         loss=loss,
-        why=f"{duration(facts.per_step(lost))} a step the GPU is idle because the batch is late, {facts.steps_phrase(loss)}{shown}.",
+        why=f"{facts.mean(lost)} the GPU is idle because the batch is late, {facts.steps_phrase(loss)}{shown}.",
         fix=_fix(titles),
         recorded=bool(facts.idle.recorded[loss.idle].any()) if len(loss.idle) else True,
     )

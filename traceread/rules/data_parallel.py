@@ -27,7 +27,6 @@ from collections.abc import Iterator
 from traceread.findings import Effort, Finding
 from traceread.model import Capability, Category, RangeKind
 from traceread.rules import Facts, rule
-from traceread.units import duration
 
 _FORWARD = r"^DataParallel\.forward$|torch/nn/parallel/data_parallel\.py\(\d+\): forward$"
 _PARTS = rf"{_FORWARD}|^(?:Broadcast|Scatter|Gather|ReduceAddCoalesced)(?:Backward)?$"
@@ -44,5 +43,5 @@ def data_parallel(facts: Facts) -> Iterator[Finding]:
     yield Finding(
         title="the model runs under nn.DataParallel",
         loss=loss,
-        why=f"its transfers between GPUs take {duration(facts.per_step(facts.loss_total_ns(loss)))} a step that nothing hides.",
+        why=f"its transfers between GPUs take {facts.mean(facts.loss_total_ns(loss))} that nothing hides.",
     )

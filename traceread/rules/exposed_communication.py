@@ -37,7 +37,7 @@ from traceread.model import Capability, Operation
 from traceread.rules import LAST, Facts, rule
 from traceread.rules.operations import operations, title_of
 from traceread.rules.phases import place_in_step
-from traceread.units import duration, percent
+from traceread.units import percent
 
 _DDP = "https://docs.pytorch.org/docs/stable/generated/torch.nn.parallel.DistributedDataParallel.html"
 _FSDP = "https://docs.pytorch.org/docs/stable/distributed.fsdp.fully_shard.html"
@@ -66,9 +66,10 @@ _ADVICE = {
         (_FSDP,),
     ),
     Operation.ALL_TO_ALL: _Advice(
-        "run the shared expert or the next microbatch beside the dispatch, use DeepEP or another kernel that needs no host "
-        "synchronisation, keep expert groups within a node",
-        ("https://github.com/deepseek-ai/DeepEP",),
+        "experts: run the shared expert or the next microbatch beside the dispatch, use DeepEP or another kernel that needs no host "
+        "synchronisation, keep expert groups within a node; embedding tables: TorchRec's TrainPipelineSparseDist, which exchanges the "
+        "next batch's inputs beside this one's computation, and quantised exchange (torchrec.distributed.fbgemm_qcomm_codec)",
+        ("https://github.com/deepseek-ai/DeepEP", "https://github.com/meta-pytorch/torchrec"),
     ),
     Operation.SEND_RECV: _Advice(
         "pipeline stages wait for each other: more microbatches per step, an interleaved or zero-bubble schedule, equal stages",
@@ -96,7 +97,7 @@ def exposed_communication(facts: Facts) -> Iterator[Finding]:
         yield Finding(
             title=f"{name} exposed {place}".rstrip(),
             loss=loss,
-            why=f"{duration(facts.per_step(exposed))} a step of {name} runs while nothing is computed, {facts.steps_phrase(loss)}: "
+            why=f"{facts.mean(exposed)} of {name} runs while nothing is computed, {facts.steps_phrase(loss)}: "
             f"{percent(min(exposed, whole), whole)} of the time of the kernels concerned.",
             fix=advice.fix,
             docs=advice.docs,

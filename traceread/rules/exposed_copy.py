@@ -29,12 +29,17 @@ from collections.abc import Iterator
 from traceread.findings import Effort, Finding
 from traceread.model import Capability, Category, CopyKind
 from traceread.rules import LAST, Facts, rule
-from traceread.units import duration
+from traceread.units import plural
 
 _DIRECTIONS = (
-    ("copies to the GPU run alone", (CopyKind.HOST_TO_DEVICE,)),
-    ("copies to the host run alone", (CopyKind.DEVICE_TO_HOST,)),
-    ("copies run alone", (CopyKind.UNKNOWN, CopyKind.HOST_TO_HOST)),
+    ("copies to the GPU run alone", (CopyKind.HOST_TO_DEVICE,), ""),
+    (
+        "copies to the host run alone",
+        (CopyKind.DEVICE_TO_HOST,),
+        "Copy into pinned memory on a stream of its own: record an event after the work, let the side stream wait for it, copy with "
+        "non_blocking=True and tensor.record_stream, and read the buffer when the copy's event is done; copy less, or less often.",
+    ),
+    ("copies run alone", (CopyKind.UNKNOWN, CopyKind.HOST_TO_HOST), ""),
 )
 
 
@@ -42,10 +47,17 @@ _DIRECTIONS = (
 def exposed_copy(facts: Facts) -> Iterator[Finding]:
     """One finding per direction."""
     a = facts.trace.activities
-    for title, kinds in _DIRECTIONS:
+    for title, kinds, fix in _DIRECTIONS:
         which = a.category == Category.COPY
         which &= sum((a.copy_kind == k for k in kinds), which & False)
         loss = facts.work_loss(which)
         lost = facts.loss_total_ns(loss)
         if facts.worth(lost):
-            yield Finding(title=title, loss=loss, why=f"{duration(facts.per_step(lost))} a step, {facts.steps_phrase(loss)}.")
+            count = facts.count(which)
+            yield Finding(
+                title=title,
+                loss=loss,
+                why=f"{facts.mean(lost)} of {plural(count, 'copy', 'copies')}{facts.a_step} pass while nothing else runs, "
+                f"{facts.steps_phrase(loss)}.",
+                fix=fix,
+            )

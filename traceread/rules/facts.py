@@ -32,6 +32,7 @@ from traceread.measurements.replay_graph import HostIntervals
 from traceread.measurements.steps import Steps
 from traceread.model import Category, IntColumn, RangeKind, Trace
 from traceread.rules.losses import Loss, joined
+from traceread.units import duration, plural
 
 Mask = npt.NDArray[np.bool_]
 
@@ -538,6 +539,20 @@ class Facts:
         if count == 1:
             return "in the one step" if self.steps.name else "in the capture"
         return "in every step" if struck == count else f"in {struck} of {count} steps"
+
+    @property
+    def a_step(self) -> str:
+        """What follows a mean: " a step", or "" where the capture names no steps."""
+        return " a step" if self.steps.name else ""
+
+    def mean(self, ns: int) -> str:
+        """The mean of a sum over the used steps: "12.0 ms a step"."""
+        return f"{duration(self.per_step(ns))}{self.a_step}"
+
+    @property
+    def all_steps(self) -> str:
+        """What counts are over: "5 steps", "the capture"."""
+        return plural(self.step_count, "step") if self.steps.name else "the capture"
 
     def _window_of_time(self, at: IntColumn) -> IntColumn:
         ends = np.array([w.end_ns for w in self.steps.windows], np.int64)

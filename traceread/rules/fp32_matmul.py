@@ -33,7 +33,7 @@ from traceread.measurements.precision import format_of_kernel
 from traceread.model import Capability, Device
 from traceread.rules import GENERAL, Facts, Loss, rule
 from traceread.rules.facts import Mask
-from traceread.units import duration, percent
+from traceread.units import percent
 
 _SERIOUS = 20
 """From a twentieth of the step on."""
@@ -53,8 +53,7 @@ def fp32_matmul(facts: Facts) -> Iterator[Finding]:
     yield Finding(
         title="matrix products run in full fp32",
         loss=kernels if known else Loss(activities=kernels.activities, ns=facts.exposed_ns[kernels.activities]),
-        why=f"{duration(facts.per_step(spent))} a step ({percent(spent, facts.total_ns)}) are fp32 products or convolutions that do not "
-        "use tensor cores.",
+        why=f"{facts.mean(spent)} ({percent(spent, facts.total_ns)}) are fp32 products or convolutions that do not use tensor cores.",
         recorded=not known,
     )
 

@@ -49,6 +49,6 @@ def fsdp_reshard(facts: Facts) -> Iterator[Finding]:
     yield Finding(
         title="parameters are gathered again for the backward",
         loss=loss,
-        why=f"{facts.per_step(second)} all-gathers a step in the backward cost {duration(facts.per_step(lost))} that nothing hides.",
+        why=f"{facts.per_step(second)} all-gathers{facts.a_step} in the backward cost {duration(facts.per_step(lost))} that nothing hides.",
         recorded=False,
     )

@@ -33,7 +33,6 @@ from traceread.rules import Facts, rule
 from traceread.rules.facts import Mask
 from traceread.rules.operations import operation
 from traceread.rules.phases import BACKWARD, FORWARD
-from traceread.units import duration
 
 
 @rule("gradient-sync-every-microbatch", needs={Capability.ACTIVITIES, Capability.LAUNCHES, Capability.OPS}, effort=Effort.CODE)
@@ -62,7 +61,7 @@ def gradient_sync_every_microbatch(facts: Facts) -> Iterator[Finding]:
     yield Finding(
         title="gradients are reduced after every microbatch",
         loss=loss,
-        why=f"{micro} microbatches a step each reduce their gradients; all but the last cost {duration(facts.per_step(lost))} a step.",
+        why=f"{micro} microbatches{facts.a_step} each reduce their gradients; all but the last cost {facts.mean(lost)}.",
         recorded=False,
     )
 

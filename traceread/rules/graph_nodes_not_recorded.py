@@ -27,7 +27,7 @@ from traceread.findings import Effort, Finding
 from traceread.measurements.classes import Reason, StepClass
 from traceread.model import Capability
 from traceread.rules import Facts, rule
-from traceread.units import duration, percent
+from traceread.units import percent
 
 _SERIOUS = 20
 
@@ -43,6 +43,6 @@ def graph_nodes_not_recorded(facts: Facts) -> Iterator[Finding]:
     yield Finding(
         title="the kernels of CUDA graphs were not all recorded",
         loss=loss,
-        why=f"{duration(facts.per_step(lost))} a step ({percent(lost, facts.total_ns)}) inside graph launches hold no recorded kernel, "
+        why=f"{facts.mean(lost)} ({percent(lost, facts.total_ns)}) inside graph launches hold no recorded kernel, "
         f"{facts.steps_phrase(loss)}: the capture, not the job, has to be mended first.",
     )

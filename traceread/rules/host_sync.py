@@ -48,5 +48,5 @@ def host_sync(facts: Facts) -> Iterator[Finding]:
         yield Finding(
             title=f"{wait.title} drains the queue",
             loss=wait.loss,
-            why=f"{plural(count, 'call')} over {plural(facts.step_count, 'step')}; they leave the GPU idle for {duration(lost)} a step.",
+            why=f"{plural(count, 'call')} over {facts.all_steps}; they leave the GPU idle for {duration(lost)}{facts.a_step}.",
         )

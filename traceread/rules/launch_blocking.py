@@ -33,7 +33,7 @@ from traceread.measurements.replay import Removal
 from traceread.measurements.replay_graph import HostIntervals
 from traceread.model import ActivityKind, Capability
 from traceread.rules import Facts, Loss, rule
-from traceread.units import duration, percent
+from traceread.units import percent
 
 _LONG_NS = 20_000
 _FEW = 50
@@ -49,7 +49,7 @@ def launch_blocking(facts: Facts) -> Iterator[Finding]:
 
 def _blocking_calls(facts: Facts) -> Iterator[Finding]:
     a, launches = facts.trace.activities, facts.launches
-    used = intervals.covered(facts.windows, a.start_ns, a.start_ns + 1) > 0
+    used = intervals.holds(facts.windows, a.start_ns)
     rows = np.flatnonzero(used & (a.kind == ActivityKind.KERNEL) & launches.known & (a.end_ns - a.start_ns >= _LONG_NS))
     over = launches.end_ns[rows] >= a.end_ns[rows]
     if len(rows) < _FEW or 5 * int(over.sum()) < 4 * len(rows):
@@ -61,7 +61,7 @@ def _blocking_calls(facts: Facts) -> Iterator[Finding]:
         title="every launch waits for its kernel",
         loss=Loss(idle=idle, host_rows=np.unique(launches.call[blocked]), removal=Removal(host=host)),
         why=f"{percent(int(over.sum()), len(rows))} of the longer kernels are over before their launch call returns; the GPU idles "
-        f"{duration(facts.per_step(facts.idle_ns(idle)))} a step between them.",
+        f"{facts.mean(facts.idle_ns(idle))} between them.",
         recorded=False,
     )
 
@@ -71,7 +71,7 @@ def _always_synchronised(facts: Facts) -> Iterator[Finding]:
     calls = sum(w.count for w in waits)
     if 2 * calls < _FEW:
         return
-    launched = intervals.covered(facts.host_windows, facts.launches.start_ns, facts.launches.start_ns + 1) > 0
+    launched = intervals.holds(facts.host_windows, facts.launches.start_ns)
     launching = np.zeros(len(facts.trace.calls), bool)
     launching[facts.launches.call[launched & facts.launches.known]] = True
     count = int(launching.sum())
@@ -84,5 +84,8 @@ def _always_synchronised(facts: Facts) -> Iterator[Finding]:
     yield Finding(
         title="nearly every launch is followed by a synchronisation",
         loss=loss,
-        why=f"{calls:,} synchronisations for {count:,} launches; they wait {duration(facts.per_step(waited))} a step.",
+        confirm="In the timeline a cudaDeviceSynchronize, cudaStreamSynchronize or cudaMemcpy follows every launch.",
+        fix="Order work by streams and events and wait once, where the host needs the result; cudaMemcpyAsync with pinned memory "
+        "instead of cudaMemcpy; no torch.cuda.synchronize() and no debugging wrappers in the loop.",
+        why=f"{calls:,} synchronisations for {count:,} launches; they wait {facts.mean(waited)}.",
     )

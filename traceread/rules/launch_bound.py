@@ -48,7 +48,7 @@ def launch_bound(facts: Facts) -> Iterator[Finding]:
     if not facts.worth(lost):
         return
     kernels = facts.trace.activities.kind == ActivityKind.KERNEL
-    inside = kernels & (intervals.covered(facts.windows, facts.trace.activities.start_ns, facts.trace.activities.start_ns + 1) > 0)
+    inside = kernels & intervals.holds(facts.windows, facts.trace.activities.start_ns)
     lengths = (facts.trace.activities.end_ns - facts.trace.activities.start_ns)[inside]
     middle = int(np.median(lengths)) if len(lengths) else 0
     count = facts.per_step(len(lengths))
@@ -56,7 +56,7 @@ def launch_bound(facts: Facts) -> Iterator[Finding]:
     yield Finding(
         title="the host launches more slowly than the GPU works",
         loss=loss,
-        why=f"{duration(facts.per_step(lost))} a step the GPU waits for the next launch, {facts.steps_phrase(loss)}: "
-        f"{count:,} kernels a step, half of them shorter than {duration(middle)}.",
+        why=f"{facts.mean(lost)} the GPU waits for the next launch, {facts.steps_phrase(loss)}: "
+        f"{count:,} kernels{facts.a_step}, half of them shorter than {duration(middle)}.",
         recorded=True,
     )

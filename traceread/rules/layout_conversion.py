@@ -24,7 +24,6 @@ from collections.abc import Iterator
 from traceread.findings import Effort, Finding
 from traceread.model import Capability
 from traceread.rules import Facts, rule
-from traceread.units import duration
 
 _CONVERSIONS = r"(?i)nchw_?to_?nhwc|nhwc_?to_?nchw|batched_transpose_\w*(?:nchw|nhwc)"
 
@@ -39,5 +38,5 @@ def layout_conversion(facts: Facts) -> Iterator[Finding]:
     yield Finding(
         title="tensors are converted between NCHW and NHWC",
         loss=loss,
-        why=f"conversions take {duration(facts.per_step(lost))} a step, {facts.steps_phrase(loss)}.",
+        why=f"conversions take {facts.mean(lost)}, {facts.steps_phrase(loss)}.",
     )

@@ -1,4 +1,4 @@
-"""Batches are copied from pageable memory.
+"""Copies to the GPU come from pageable memory.
 
 What it means. A copy from memory that is not pinned goes through a staging buffer: it is about half as fast, and cudaMemcpyAsync returns
 only when it is done, so the host launches nothing meanwhile, whatever non_blocking says.
@@ -32,7 +32,7 @@ from traceread.measurements.classes import StepClass
 from traceread.model import ActivityKind, Capability, CopyKind
 from traceread.rules import Facts, Loss, rule
 from traceread.rules.facts import Mask
-from traceread.units import duration, plural, size
+from traceread.units import plural, size
 
 _STAGED = 64 << 10
 _HALF = 500
@@ -55,10 +55,10 @@ def pageable_copy(facts: Facts) -> Iterator[Finding]:
     moved = int(a.bytes[which & (facts.exposed_ns > 0) & (a.bytes > 0)].sum())
     count = facts.per_step(int((facts.exposed_ns[which] > 0).sum()))
     yield Finding(
-        title="batches are copied from pageable memory",
+        title="copies to the GPU come from pageable memory",
         loss=loss + Loss(beside=facts.work_loss(which).beside),
-        why=f"{plural(count, 'copy', 'copies')} a step, {size(facts.per_step(moved))}, block the host; they cost "
-        f"{duration(facts.per_step(lost))} a step more than copies from pinned memory, {facts.steps_phrase(loss)}.",
+        why=f"{plural(count, 'copy', 'copies')}{facts.a_step}, {size(facts.per_step(moved))}, block the host; they cost "
+        f"{facts.mean(lost)} more than copies from pinned memory, {facts.steps_phrase(loss)}.",
     )
 
 

@@ -49,6 +49,6 @@ def pipeline_bubble(facts: Facts) -> Iterator[Finding]:
     yield Finding(
         title="pipeline stages wait for each other",
         loss=Loss(activities=loss.activities, ns=loss.ns),
-        why=f"{count} sends and receives a step hold this stage {duration(facts.per_step(lost))} ({percent(lost, facts.total_ns)}) with "
-        "nothing to compute.",
+        why=f"{count} sends and receives{facts.a_step} hold this stage {duration(facts.per_step(lost))} ({percent(lost, facts.total_ns)}) "
+        "with nothing to compute.",
     )

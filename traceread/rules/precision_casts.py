@@ -28,7 +28,7 @@ from collections.abc import Iterator
 from traceread.findings import Effort, Finding
 from traceread.model import Capability
 from traceread.rules import LAST, Facts, Loss, rule
-from traceread.units import duration, percent
+from traceread.units import percent
 
 _CASTS = r"(?:bfloat16|float16|float8\w*|half)_copy_kernel|LoadWithCast|StoreWithCast"
 _SERIOUS = 20
@@ -45,5 +45,5 @@ def precision_casts(facts: Facts) -> Iterator[Finding]:
     yield Finding(
         title="much time goes into casts between precisions",
         loss=Loss(activities=kernels.activities, ns=kernels.ns),
-        why=f"casts take {duration(facts.per_step(lost))} a step ({percent(lost, facts.total_ns)}).",
+        why=f"casts take {facts.mean(lost)} ({percent(lost, facts.total_ns)}).",
     )

@@ -30,7 +30,6 @@ from traceread.findings import Effort, Finding
 from traceread.measurements.classes import StepClass
 from traceread.model import Capability, RangeKind
 from traceread.rules import Facts, rule
-from traceread.units import duration
 
 
 @rule("profiler-overhead", needs={Capability.ACTIVITIES, Capability.OVERHEAD}, effort=Effort.SETTING)
@@ -46,6 +45,5 @@ def profiler_overhead(facts: Facts) -> Iterator[Finding]:
     yield Finding(
         title="the profiler itself stops the host",
         loss=loss,
-        why=f"{duration(facts.per_step(lost))} a step in the mean is the profiler's own work, {facts.steps_phrase(loss)}; "
-        "a run without it does not have that.",
+        why=f"{facts.mean(lost)} in the mean is the profiler's own work, {facts.steps_phrase(loss)}; a run without it does not have that.",
     )

@@ -27,7 +27,7 @@ from collections.abc import Iterator
 from traceread.findings import Effort, Finding
 from traceread.model import Capability, Category, RangeKind
 from traceread.rules import Facts, rule
-from traceread.units import duration, percent
+from traceread.units import percent
 
 _RECOMPUTES = r"(?:^|: )CheckpointFunctionBackward$|torch/utils/checkpoint\.py\(\d+\): (?:backward|unpack_hook|recompute_fn)$|^recompute$"
 _GRADIENT = r"^autograd::engine::evaluate_function: (?!CheckpointFunctionBackward)"
@@ -48,6 +48,6 @@ def recomputation(facts: Facts) -> Iterator[Finding]:
     yield Finding(
         title="activations are computed a second time",
         loss=loss,
-        why=f"recomputation takes {duration(facts.per_step(lost))} a step ({percent(lost, facts.total_ns)}), {facts.steps_phrase(loss)}; "
+        why=f"recomputation takes {facts.mean(lost)} ({percent(lost, facts.total_ns)}), {facts.steps_phrase(loss)}; "
         "with memory to spare up to that much can be saved.",
     )

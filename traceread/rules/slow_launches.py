@@ -29,7 +29,7 @@ from traceread.findings import Effort, Finding
 from traceread.measurements.classes import Reason, StepClass
 from traceread.model import Capability
 from traceread.rules import GENERAL, Facts, rule
-from traceread.units import duration, plural
+from traceread.units import plural
 
 
 @rule("slow-launches", needs={Capability.ACTIVITIES, Capability.LAUNCHES}, effort=Effort.CODE, turn=GENERAL)
@@ -46,5 +46,5 @@ def slow_launches(facts: Facts) -> Iterator[Finding]:
         title="single launch calls take milliseconds",
         loss=loss,
         why=f"{plural(len(calls), 'launch call')} of more than a millisecond leave the GPU idle for "
-        f"{duration(facts.per_step(lost))} a step, {facts.steps_phrase(loss)}.",
+        f"{facts.mean(lost)}, {facts.steps_phrase(loss)}.",
     )

@@ -49,5 +49,5 @@ def small_collectives(facts: Facts) -> Iterator[Finding]:
         yield Finding(
             title=f"many small {title_of(operation)} calls",
             loss=loss,
-            why=f"{count:,} of them a step are shorter than {duration(_SHORT_NS)} and cost {duration(facts.per_step(lost))} a step.",
+            why=f"{count:,} of them{facts.a_step} are shorter than {duration(_SHORT_NS)} and cost {facts.mean(lost)}.",
         )

@@ -43,5 +43,5 @@ def small_kernels(facts: Facts) -> Iterator[Finding]:
     yield Finding(
         title="pauses between short kernels add up",
         loss=facts.idle_loss(rows),
-        why=f"{count:,} pauses a step take {duration(facts.per_step(lost))} ({percent(lost, facts.total_ns)}).",
+        why=f"{count:,} pauses{facts.a_step} take {duration(facts.per_step(lost))} ({percent(lost, facts.total_ns)}).",
     )

@@ -28,7 +28,6 @@ from traceread.findings import Effort, Finding
 from traceread.measurements.classes import Reason, StepClass
 from traceread.model import Capability
 from traceread.rules import Facts, rule
-from traceread.units import duration
 
 
 @rule("stream-dependency", needs={Capability.ACTIVITIES, Capability.LAUNCHES, Capability.SYNC_EVENTS}, effort=Effort.CODE)
@@ -42,5 +41,5 @@ def stream_dependency(facts: Facts) -> Iterator[Finding]:
     yield Finding(
         title="queued work waits for another stream",
         loss=loss,
-        why=f"{duration(facts.per_step(lost))} a step, {facts.steps_phrase(loss)}.",
+        why=f"{facts.mean(lost)}, {facts.steps_phrase(loss)}.",
     )

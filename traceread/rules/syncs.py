@@ -38,7 +38,7 @@ def wait_findings(facts: Facts, waits: Iterator[Blocked], title: str, why: str, 
         return
     calls = sum(w.count for w in found)
     lost = duration(facts.per_step(facts.loss_total_ns(loss)))
-    numbers = f"{plural(calls, 'such call')} over {plural(facts.step_count, 'step')} wait {duration(facts.per_step(waited))} a step"
+    numbers = f"{plural(calls, 'such call')} over {facts.all_steps} wait {facts.mean(waited)}"
     yield Finding(
         title=title,
         loss=replace(loss, names=tuple(w.title for w in found[:3] if w.title)),

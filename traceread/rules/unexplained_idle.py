@@ -28,7 +28,7 @@ from traceread.findings import Effort, Finding
 from traceread.measurements.classes import StepClass
 from traceread.model import Capability
 from traceread.rules import LAST, Facts, rule
-from traceread.units import duration, percent
+from traceread.units import percent
 
 _SERIOUS = 20
 
@@ -44,5 +44,5 @@ def unexplained_idle(facts: Facts) -> Iterator[Finding]:
     yield Finding(
         title="the GPU is idle and the trace does not say why",
         loss=loss,
-        why=f"{duration(facts.per_step(lost))} a step ({percent(lost, facts.total_ns)}), {facts.steps_phrase(loss)}.",
+        why=f"{facts.mean(lost)} ({percent(lost, facts.total_ns)}), {facts.steps_phrase(loss)}.",
     )

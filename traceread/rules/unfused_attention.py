@@ -31,7 +31,6 @@ from traceread.findings import Effort, Finding
 from traceread.model import ActivityKind, Capability, Category
 from traceread.rules import GENERAL, Facts, Loss, rule
 from traceread.rules.facts import Mask
-from traceread.units import duration
 
 _MATH = r"^aten::_scaled_dot_product_attention_math$"
 
@@ -51,7 +50,7 @@ def unfused_attention(facts: Facts) -> Iterator[Finding]:
     yield Finding(
         title="attention is computed with separate products and a softmax",
         loss=Loss(activities=kernels.activities, ns=kernels.ns),
-        why=f"{duration(facts.per_step(lost))} a step of softmax kernels stand between the products; a fused kernel does without them "
+        why=f"{facts.mean(lost)} of softmax kernels stand between the products; a fused kernel does without them "
         "and without writing the scores to memory.",
         recorded=True,
     )

@@ -65,7 +65,7 @@ def unfused_elementwise(facts: Facts) -> Iterator[Finding]:
     yield Finding(
         title="kernels that only move memory run one after the other",
         loss=loss,
-        why=f"{runs:,} runs of such kernels take {duration(facts.per_step(moving))} a step "
+        why=f"{runs:,} runs of such kernels take {facts.mean(moving)} "
         f"({percent(moving, facts.total_ns)} of it); fused, at most {duration(facts.per_step(lost))} of that would go.",
         recorded=False,
     )

@@ -59,6 +59,6 @@ def unfused_optimizer(facts: Facts) -> Iterator[Finding]:
     yield Finding(
         title="the optimizer updates parameters one by one",
         loss=loss,
-        why=f"{count:,} kernels a step are launched in the optimizer, half of them shorter than {duration(middle)}; the GPU waits "
-        f"{duration(facts.per_step(lost))} a step for their launches.",
+        why=f"{count:,} kernels{facts.a_step} are launched in the optimizer, half of them shorter than {duration(middle)}; the GPU waits "
+        f"{facts.mean(lost)} for their launches.",
     )

@@ -28,7 +28,6 @@ from traceread.findings import Effort, Finding
 from traceread.measurements.classes import StepClass
 from traceread.model import Capability, Category
 from traceread.rules import Facts, rule
-from traceread.units import duration
 
 
 @rule("zero-grad", needs={Capability.ACTIVITIES, Capability.LAUNCHES, Capability.RANGES}, effort=Effort.SETTING)
@@ -46,5 +45,5 @@ def zero_grad(facts: Facts) -> Iterator[Finding]:
     yield Finding(
         title="gradients are set to zero instead of dropped",
         loss=loss,
-        why=f"zeroing takes {duration(facts.per_step(lost))} a step, {facts.steps_phrase(loss)}.",
+        why=f"zeroing takes {facts.mean(lost)}, {facts.steps_phrase(loss)}.",
     )
