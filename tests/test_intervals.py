@@ -80,3 +80,15 @@ def test_edges_are_all_starts_and_ends_once_in_order(sets):
 def test_time_order_is_a_stable_sort_by_both_keys(rows):
     start, then = (np.array([row[i] for row in rows], np.int64) for i in (0, 1))
     assert intervals.time_order(start, then).tolist() == np.lexsort((then, start)).tolist()
+
+
+@given(pairs, st.lists(st.integers(-5, 80)))
+def test_holds_is_membership(rows, at):
+    held = intervals.holds(the_set(rows), np.array(at, np.int64))
+    assert held.tolist() == [instant in covered_by(rows) for instant in at]
+
+
+@given(st.lists(st.integers(-5, 5) | st.integers(-(2**60), 2**60), max_size=30))
+def test_distinct_is_unique_with_its_inverse(values):
+    column = np.array(values, np.int64)
+    assert [part.tolist() for part in intervals.distinct(column)] == [part.tolist() for part in np.unique(column, return_inverse=True)]

@@ -84,6 +84,26 @@ def clip(these: Intervals, start: int, end: int) -> Intervals:
     return Intervals(np.maximum(these.start[lo:hi], start), np.minimum(these.end[lo:hi], end))
 
 
+def holds(these: Intervals, at: IntArray) -> npt.NDArray[np.bool_]:
+    """For each instant whether a set covers it; shape of `at`."""
+    i = np.searchsorted(these.start, at, side="right") - 1
+    if not len(these.start):
+        return np.zeros(len(at), bool)
+    inside: npt.NDArray[np.bool_] = (i >= 0) & (at < these.end[np.maximum(i, 0)])
+    return inside
+
+
+def distinct(values: IntArray) -> tuple[IntArray, npt.NDArray[np.intp]]:
+    """`np.unique(values, return_inverse=True)` of one column; by a look-up table where the values lie close together."""
+    if len(values):
+        low, high = int(values.min()), int(values.max())
+        if high - low < 4 * len(values):
+            offset = values - low
+            there = np.bincount(offset) > 0
+            return np.flatnonzero(there) + low, (np.cumsum(there) - 1)[offset]
+    return np.unique(values, return_inverse=True)
+
+
 def gaps(these: Intervals, start: int, end: int) -> Intervals:
     """The part of `[start, end)` that a set does not cover."""
     inside = clip(these, start, end)
