@@ -525,9 +525,9 @@ def analyze_trace(trace: Trace, options: AnalysisOptions) -> RankReport:
     if options.steps is not None:
         steps = select_steps(steps, options.steps, trace.rank)
     busy = find_busy(trace)
-    idle = explain_idle(trace, launches, steps, busy.any, options.host_names)
-    partition, kernels, idle_names = divide(steps, busy, idle), sum_kernels(trace, steps, busy), name_idle(trace, steps, idle)
     rows = host_rows(trace, launches, options.host_names)
+    idle = explain_idle(trace, launches, steps, busy.any, options.host_names, rows)
+    partition, kernels, idle_names = divide(steps, busy, idle), sum_kernels(trace, steps, busy), name_idle(trace, steps, idle)
     collectives = find_collectives(trace, launches, steps)
     facts = Facts(trace, launches, steps, partition, busy, idle, idle_names, kernels, rows, collectives)
     inspection = inspect_rank(facts, load_rules()[0], options.host_names)

@@ -10,6 +10,7 @@ from weakref import WeakKeyDictionary
 import numpy as np
 import numpy.typing as npt
 
+from traceread import intervals
 from traceread.measurements.classes import Reason, StepClass
 from traceread.measurements.idle import Idle
 from traceread.measurements.launches import Launches
@@ -189,7 +190,7 @@ class IdleNames:
 
 def name_idle(trace: Trace, steps: Steps, idle: Idle) -> IdleNames:
     """What the sources of the idle rows are called; calls that block come with the op that made them."""
-    sources, at = np.unique(idle.source, return_inverse=True)
+    sources, at = intervals.distinct(idle.source)
     calls = len(trace.calls)
     is_call = (sources >= 0) & (sources < calls)
     name = np.full(len(sources), -1, np.int64)

@@ -96,7 +96,7 @@ def _stream_overlaps(trace: Trace, steps: Steps, busy: Busy) -> Iterator[tuple[s
     start, end, stream = a.start_ns[order], a.end_ns[order], a.stream[order]
     if len(start) < 2:
         return
-    _, group = np.unique(stream, return_inverse=True)
+    _, group = intervals.distinct(stream)
     overlap = np.minimum(intervals.reach_per_group(start, end, group), end)[1:] - start[1:]
     # activities of one CUDA graph launch run in branches that are reported on one stream
     own = a.correlation[order]

@@ -192,7 +192,9 @@ class _Verdicts:
 _RECORDED = np.array([r.recorded for r in Reason], bool)
 
 
-def explain_idle(trace: Trace, launches: Launches, steps: Steps, busy: Intervals, host_names: HostNames) -> Idle:
+def explain_idle(
+    trace: Trace, launches: Launches, steps: Steps, busy: Intervals, host_names: HostNames, rows: HostRows | None = None
+) -> Idle:
     """Every idle interval of every window with its cause; together they are the windows minus `busy`.
 
     Args:
@@ -201,10 +203,11 @@ def explain_idle(trace: Trace, launches: Launches, steps: Steps, busy: Intervals
         steps: the windows.
         busy: union of the device's activities.
         host_names: meanings of calls and ranges.
+        rows: calls and ranges with their meanings, where they are known already.
     """
     gaps = _find_gaps(trace, launches, steps, busy)
     verdicts = _Verdicts(gaps)
-    rows = host_rows(trace, launches, host_names)
+    rows = host_rows(trace, launches, host_names) if rows is None else rows
     whole = _Pieces(gaps.start, gaps.end, np.arange(len(gaps)))
 
     profiled, rest = _split(whole, _rows_of_kind(trace, RangeKind.PROFILER))

@@ -127,7 +127,7 @@ def sum_kernels(trace: Trace, steps: Steps, busy: Busy) -> KernelTable:
     starts_inside = np.flatnonzero(_holds(windows, a.start_ns) | (inside > 0))
     if not len(starts_inside):
         return KernelTable((), len(used), window_ns)
-    codes, name = np.unique(a.name[starts_inside], return_inverse=True)
+    codes, name = intervals.distinct(a.name[starts_inside].astype(np.int64))
     total = np.zeros(len(codes), np.int64)
     np.add.at(total, name, inside[starts_inside])
     count = np.bincount(name[_holds(windows, a.start_ns[starts_inside])], minlength=len(codes))

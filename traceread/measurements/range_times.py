@@ -82,22 +82,25 @@ def _rows(trace: Trace, steps: Steps) -> npt.NDArray[np.int64]:
 
 def _paths(names: list[str], parent: IntColumn) -> tuple[list[tuple[str, ...]], npt.NDArray[np.int64]]:
     """The distinct paths, and for each row the path at every level down to its own, -1 below it."""
-    known: dict[tuple[str, ...], int] = {}
-    of: list[tuple[int, ...]] = []
+    known: dict[tuple[int, str], int] = {}  # from the chain of paths of the range around it, and its name, to its own chain
+    chains: list[tuple[int, ...]] = [()]
+    of: list[int] = []
     listed: list[tuple[str, ...]] = []
     for name, above in zip(names, parent.tolist(), strict=True):
-        outer = of[above] if above >= 0 else ()
-        if len(outer) < DEEPEST and not (outer and listed[outer[-1]][-1] == name):
-            path = (*(listed[outer[-1]] if outer else ()), name)
-            number = known.setdefault(path, len(known))
-            if number == len(listed):
-                listed.append(path)
-            outer = (*outer, number)
-        of.append(outer)
-    at = np.full((len(names), DEEPEST), -1, np.int64)
-    for i, levels in enumerate(of):
+        outer = of[above] if above >= 0 else 0
+        chain = known.get((outer, name))
+        if chain is None:
+            chain, levels = outer, chains[outer]
+            if len(levels) < DEEPEST and not (levels and listed[levels[-1]][-1] == name):
+                chain = len(chains)
+                chains.append((*levels, len(listed)))
+                listed.append((*(listed[levels[-1]] if levels else ()), name))
+            known[outer, name] = chain
+        of.append(chain)
+    at = np.full((len(chains), DEEPEST), -1, np.int64)
+    for i, levels in enumerate(chains):
         at[i, : len(levels)] = levels
-    return listed, at
+    return listed, at[np.array(of, np.int64)]
 
 
 def _gpu_time(

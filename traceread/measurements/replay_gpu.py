@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
+from traceread import intervals
 from traceread.categories.host import CallRole, HostNames
 from traceread.measurements.idle import SHORT_DISPATCH_NS
 from traceread.measurements.launches import Launches
@@ -106,7 +107,7 @@ def _before_on_stream(a: Activities, rows: npt.NDArray[np.int64]) -> IntColumn:
     It is the one that starts before it; where that one still runs (branches of a graph on one stream), the latest that is over.
     """
     start, end = a.start_ns[rows], a.end_ns[rows]
-    _, stream = np.unique(a.stream[rows], return_inverse=True)
+    _, stream = intervals.distinct(a.stream[rows])
     by_start = np.lexsort((np.arange(len(rows)), start, stream))
     before = np.full(len(rows), -1)
     same = stream[by_start][1:] == stream[by_start][:-1]

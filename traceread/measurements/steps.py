@@ -13,6 +13,7 @@ from enum import StrEnum
 import numpy as np
 import numpy.typing as npt
 
+from traceread import intervals
 from traceread.categories.host import CallRole, HostNames
 from traceread.errors import SelectionError
 from traceread.measurements.launches import Launches
@@ -383,7 +384,7 @@ def launched_before_capture(trace: Trace, launches: Launches, inside: npt.NDArra
     if not known.any():
         return np.zeros(len(activities), bool)
     position = np.arange(len(activities))
-    streams, stream = np.unique(activities.stream, return_inverse=True)
+    streams, stream = intervals.distinct(activities.stream)
     first_known = np.full(len(streams), len(activities))
     np.minimum.at(first_known, stream[known], position[known])
     first_of_device = int(position[known].min())

@@ -65,7 +65,7 @@ def _slowed(facts: Facts) -> tuple[IntColumn, IntColumn]:
     beside = intervals.covered(facts.busy.communication, a.start_ns[rows], a.end_ns[rows])
     loud, quiet = 10 * beside >= 9 * length, beside == 0
     phase = facts.phases[rows] - facts.phases.min(initial=0)
-    kinds, of = np.unique(a.name[rows].astype(np.int64) * (int(phase.max()) + 1) + phase, return_inverse=True)
+    kinds, of = intervals.distinct(a.name[rows].astype(np.int64) * (int(phase.max()) + 1) + phase)
     enough = (np.bincount(of[loud], minlength=len(kinds)) >= _SAMPLES) & (np.bincount(of[quiet], minlength=len(kinds)) >= _SAMPLES)
     found, excess = [], []
     for kind in np.flatnonzero(enough).tolist():

@@ -30,7 +30,7 @@ from traceread.measurements.partition import Busy, Partition
 from traceread.measurements.replay import Removal
 from traceread.measurements.replay_graph import HostIntervals
 from traceread.measurements.steps import Steps
-from traceread.model import Category, IntColumn, RangeKind, Trace
+from traceread.model import ByteColumn, Category, CodeColumn, IntColumn, RangeKind, Trace
 from traceread.rules.losses import Loss, joined
 from traceread.units import duration, plural
 
@@ -252,7 +252,7 @@ class Facts:
 
     def _counted(self, rows: IntColumn) -> IntColumn:
         """Those of these host rows that count: begun while used steps were launched, else to blame for idle time in them."""
-        begun: IntColumn = rows[intervals.covered(self.host_windows, self.rows.start[rows], self.rows.start[rows] + 1) > 0]
+        begun: IntColumn = rows[intervals.holds(self.host_windows, self.rows.start[rows])]
         return begun if len(begun) else rows[np.isin(rows, self.idle.source[self._used_rows])]
 
     @cached_property
@@ -263,7 +263,7 @@ class Facts:
         host, idle = self.rows, self.idle
         mine = (host.blocker == _BLOCKER_OF[step_class]) & np.isin(host.thread, self.launching_threads)
         rows = np.flatnonzero(mine)
-        begun = intervals.covered(self._replayed_host, host.start[rows], host.start[rows] + 1) > 0
+        begun = intervals.holds(self._replayed_host, host.start[rows])
         waiting = self.idle_rows(step_class, lead_in=True)
         source = idle.source[waiting]
         rows = np.union1d(rows[begun], source[(source >= 0) & (host.blocker[np.maximum(source, 0)] == _BLOCKER_OF[step_class])])
@@ -343,16 +343,23 @@ class Facts:
 
     def ranges_named(self, pattern: str, kinds: Sequence[RangeKind] = (RangeKind.OP, RangeKind.ANNOTATION)) -> IntColumn:
         """Host rows of the ranges of these kinds whose name holds the pattern, in used steps and what leads in."""
+        rows, name, kind = self._begun_ranges
+        wanted = np.zeros(len(RangeKind), bool)
+        wanted[list(kinds)] = True
+        return len(self.trace.calls) + rows[self._named(pattern)[name] & wanted[kind]]
+
+    @cached_property
+    def _begun_ranges(self) -> tuple[IntColumn, CodeColumn, ByteColumn]:
+        """The ranges that begin in used steps and what leads in, with their name codes and kinds."""
         r = self.trace.ranges
-        rows = np.flatnonzero(self._named(pattern)[r.name] & np.isin(r.kind, [int(k) for k in kinds]))
-        begun = intervals.covered(self._replayed_host, r.start_ns[rows], r.start_ns[rows] + 1) > 0
-        return len(self.trace.calls) + rows[begun]
+        rows = np.flatnonzero(intervals.holds(self._replayed_host, r.start_ns))
+        return rows, r.name[rows], r.kind[rows]
 
     def calls_named(self, pattern: str) -> IntColumn:
         """Host rows of the calls whose name holds the pattern, in used steps and what leads in."""
         c = self.trace.calls
         rows = np.flatnonzero(self._named(pattern)[c.name])
-        return rows[intervals.covered(self._replayed_host, c.start_ns[rows], c.start_ns[rows] + 1) > 0]
+        return rows[intervals.holds(self._replayed_host, c.start_ns[rows])]
 
     def _named(self, pattern: str) -> Mask:
         """Which names hold the pattern."""
@@ -373,7 +380,7 @@ class Facts:
             these = intervals.union(self.rows.start[own], self.rows.end[own])
             mine = np.flatnonzero(self.rows.thread[rows] == thread)
             at = self.rows.start[rows[mine]]
-            result[mine] = intervals.covered(these, at, at + 1) > 0
+            result[mine] = intervals.holds(these, at)
         return result
 
     def idle_inside(self, rows: IntColumn, outer: IntColumn) -> IntColumn:
@@ -404,7 +411,7 @@ class Facts:
             these = intervals.union(self.rows.start[own], self.rows.end[own])
             mine = np.flatnonzero(known & (self.launches.thread == thread))
             at = self.launches.start_ns[mine]
-            result[mine] = intervals.covered(these, at, at + 1) > 0
+            result[mine] = intervals.holds(these, at)
         return result
 
     def before(self, rows: IntColumn, activities: Mask) -> IntColumn:
@@ -506,7 +513,7 @@ class Facts:
     def count(self, activities: Mask) -> int:
         """How many of these activities a used step has in the mean."""
         a = self.trace.activities
-        return self.per_step(int((intervals.covered(self.windows, a.start_ns[activities], a.start_ns[activities] + 1) > 0).sum()))
+        return self.per_step(int(intervals.holds(self.windows, a.start_ns[activities]).sum()))
 
     # What a loss amounts to
 
