@@ -208,7 +208,9 @@ def _by_saving(found: Sequence[_Candidate], replay: JobReplay, step_ns: int) -> 
         result.append(
             _finished(
                 found[best].finding,
-                why=" ".join((found[best].finding.why, *_remarks(found[best].finding, alone[best], savings[best] - reached, least))),
+                why=" ".join(
+                    (found[best].finding.why, *_remarks(found[best].finding, alone[best], savings[best] - reached, least, replay.job))
+                ),
                 saving_kind=REPLAYED,
                 saving_ns=savings[best] - reached,
                 saving_alone_ns=alone[best],
@@ -230,13 +232,15 @@ def _by_saving(found: Sequence[_Candidate], replay: JobReplay, step_ns: int) -> 
     return (*result, *(_finished(f) for f in rest))
 
 
-def _remarks(finding: Finding, alone: int, saving: int, least: int) -> list[str]:
+def _remarks(finding: Finding, alone: int, saving: int, least: int, job: JobGraph) -> list[str]:
     """Why a saving is not what the time lost makes one expect."""
     remarks = []
     if alone - finding.total_loss_ns >= least:
         remarks.append("Without it the host also gets ahead, which closes gaps that follow.")
     if saving - alone >= least:
         remarks.append("It saves more once what stands above is done.")
+    if finding.step_class is StepClass.EXPOSED_COMMUNICATION and len(job.graphs) == 1:
+        remarks.append("Waiting for other ranks is in it; only with their traces can it be told from moving data.")
     return remarks
 
 

@@ -1,4 +1,4 @@
-"""Matrix products run in full fp32.
+"""Matrix products or convolutions run in full fp32.
 
 What it means. Products and convolutions of fp32 tensors run on the ordinary cores unless TF32 is allowed; the tensor cores are several
 times to tens of times faster in TF32, bf16 or fp16.
@@ -35,6 +35,10 @@ from traceread.rules import GENERAL, Facts, Loss, rule
 from traceread.rules.facts import Mask
 from traceread.units import percent
 
+_FP16_ALONE = (
+    "This GPU's tensor cores know no TF32 and no bf16: torch.autocast('cuda', dtype=torch.float16) with torch.amp.GradScaler('cuda'); "
+    "sizes that are multiples of 8."
+)
 _SERIOUS = 20
 """From a twentieth of the step on."""
 
@@ -51,11 +55,22 @@ def fp32_matmul(facts: Facts) -> Iterator[Finding]:
     kernels = facts.kernel_loss(which, keep)
     known = keep < 1000
     yield Finding(
-        title="matrix products run in full fp32",
+        title=f"{_what(facts, which)} run in full fp32",
         loss=kernels if known else Loss(activities=kernels.activities, ns=facts.exposed_ns[kernels.activities]),
         why=f"{facts.mean(spent)} ({percent(spent, facts.total_ns)}) are fp32 products or convolutions that do not use tensor cores.",
         recorded=not known,
+        fix=_FP16_ALONE if known and _knows_fp16_alone(facts.trace.device) else "",
     )
+
+
+def _knows_fp16_alone(device: Device) -> bool:
+    return all(find_peak(device, precision).flops is None for precision in ("tf32", "bf16"))
+
+
+def _what(facts: Facts, which: Mask) -> str:
+    """What most of them are."""
+    folded = int(facts.exposed_ns[which & facts.is_family("convolution")].sum())
+    return "convolutions" if 2 * folded > int(facts.exposed_ns[which].sum()) else "matrix products"
 
 
 def _works_in_fp32(facts: Facts, which: Mask) -> Mask:
