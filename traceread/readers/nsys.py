@@ -97,7 +97,8 @@ def _traces(path: Path, export_path: Path, options: ReadOptions) -> list[Trace]:
         raise LimitExceeded(
             f"{path}: larger than {options.max_uncompressed_bytes} bytes", "If you trust the file: --max-uncompressed SIZE reads more of it"
         )
-    with opened(export_path, named=path, max_value_bytes=options.max_event_bytes, progress=options.progress) as db:
+    limit, progress, compiled = options.max_event_bytes, options.progress, options.compiled
+    with opened(export_path, named=path, max_value_bytes=limit, progress=progress, compiled=compiled) as db:
         versions, notices = _schema(db)
         _refuse_incomplete(db)
         db.expect(EVENTS)
@@ -123,7 +124,7 @@ def _read(export: Export, versions: dict[str, str], notices: list[Notice]) -> li
     ranges = ranges.replace(end_ns=np.where(ranges.open == 1, last, ranges.end_ns))
     syncs, records = nsys_waits.synchronizations(export), nsys_waits.event_records(export)
 
-    thread_names = nsys_host.thread_names(export, np.unique(np.concatenate((calls.thread, ranges.thread)))) | thread_names
+    thread_names = nsys_host.thread_names(export, nsys_host.threads_of(calls, ranges)) | thread_names
     environment = nsys_job.environment(db)
     ranks = nsys_job.ranks(export, owners, thread_names, environment)
     device_of = nsys_job.devices(db, environment)
@@ -173,6 +174,8 @@ def _read(export: Export, versions: dict[str, str], notices: list[Notice]) -> li
 def _divided(activities: Activities, here: npt.NDArray[np.bool_], device: int) -> tuple[Activities, Activities | None]:
     """GPU work of a process on one device in order, and on its others, None if it has no others."""
     on_device = activities.device == device
+    if (here & on_device).all():
+        return in_order(activities, longest_first=False), None
     elsewhere = activities.take(here & ~on_device)
     return in_order(activities.take(here & on_device), longest_first=False), elsewhere if len(elsewhere) else None
 

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from traceread.model import NOT_RECORDED, CollectiveRecords, Operation, ProcessGroup, RangeKind, Ranges, Thread
-from traceread.readers.nsys_export import NVTX, THREAD_BITS, Export, among
+from traceread.readers.nsys_export import NVTX, THREAD_BITS, Export, of_processes
 from traceread.readers.operation_names import operation_of_range, peers_of_range
 
 SCHEMA_ENTRIES = "NVTX_PAYLOAD_SCHEMA_ENTRIES"
@@ -48,8 +48,9 @@ def payloads(export: Export, processes: Sequence[int]) -> Payloads:
             entries.setdefault((domain, schema), []).append((name, _SIZES[kind], offset if isinstance(offset, int) else 0))
     if not entries or "binaryData" not in export.db.columns(NVTX):
         return Payloads(found, sizes)
+    of_these = [condition.sql() for condition in of_processes(processes)]
     for start, thread, blob in export.db.rows(
-        NVTX, ("start", "globalTid", "binaryData"), "binaryData IS NOT NULL" + among(processes, " AND ")
+        NVTX, ("start", "globalTid", "binaryData"), " AND ".join(["binaryData IS NOT NULL", *of_these])
     ):
         if isinstance(start, int) and isinstance(thread, int):
             payload = _decoded(blob, entries)

@@ -7,13 +7,14 @@ with the last 24 bits cleared. Timestamps count from the start of the session an
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
+import numpy.typing as npt
 
 from traceread.errors import CorruptTrace, UnsupportedSchema
 from traceread.model import Activities, Calls, CodeColumn, IntColumn, Ranges, Table
-from traceread.readers.sqlite import Database
+from traceread.readers.sqlite import Among, Database
 
 KERNEL = "CUPTI_ACTIVITY_KIND_KERNEL"
 MEMCPY = "CUPTI_ACTIVITY_KIND_MEMCPY"
@@ -41,7 +42,7 @@ _LATEST_EPOCH_NS = 1 << 62
 
 T = TypeVar("T", bound=Table)
 Ordered = TypeVar("Ordered", Activities, Calls, Ranges)
-Rows = dict[str, IntColumn]
+Rows = dict[str, npt.NDArray[Any]]
 
 
 class Export:
@@ -81,7 +82,7 @@ class Export:
         table = np.array([self.code(rename(strings.get(key, UNNAMED))) for key in keys.tolist()], np.int32)
         return table[position]
 
-    def rows(self, table: str, columns: dict[str, int], where: str = "", end_may_be_null: bool = False) -> Rows:
+    def rows(self, table: str, columns: dict[str, int], where: Sequence[Among] = (), end_may_be_null: bool = False) -> Rows:
         """Columns of a table of events, `start` and `end` among them, in the clock of the trace.
 
         Rows with impossible times are dropped, ends before the start are set to it; both are counted.
@@ -92,7 +93,10 @@ class Export:
         return self.clocked(self.db.integers(table, {"start": NO_END} | end | columns, where))
 
     def clocked(self, columns: Rows) -> Rows:
-        """The same columns with `start` and `end` in the clock of the trace, without the rows whose times are impossible."""
+        """The same columns with `start` and `end` in the clock of the trace, without the rows whose times are impossible.
+
+        The columns given are overwritten.
+        """
         start, end = columns["start"], columns["end"]
         possible = (start > -LONGEST_NS) & (start < LONGEST_NS) & (((end > -LONGEST_NS) & (end < LONGEST_NS)) | (end == NO_END))
         if not possible.all():
@@ -101,8 +105,10 @@ class Export:
             start, end = columns["start"], columns["end"]
         is_open = end == NO_END
         self.odd_rows += int(((end < start) & ~is_open).sum())
-        clocked = {"start": start + self.base_ns, "end": np.maximum(start, end) + self.base_ns}
-        return columns | clocked | {"open": is_open.astype(np.int64)}
+        np.maximum(start, end, out=end)
+        start += self.base_ns  # in place, for these are the longest columns there are
+        end += self.base_ns
+        return columns | {"open": is_open.view(np.int8)}
 
 
 def process_of(ids: IntColumn) -> IntColumn:
@@ -112,7 +118,7 @@ def process_of(ids: IntColumn) -> IntColumn:
 
 def processes_of(threads: IntColumn) -> list[int]:
     """Global process ids of these global thread ids, each once; not those that were not recorded."""
-    return [process for process in np.unique(process_of(threads)).tolist() if process != NO_PROCESS]
+    return [process for process in np.unique(process_of(present(threads))).tolist() if process != NO_PROCESS]
 
 
 def pid_of(process: int) -> int:
@@ -120,9 +126,9 @@ def pid_of(process: int) -> int:
     return process >> 24 & THREAD_BITS  # masked: the hardware byte may make the id negative
 
 
-def among(processes: Sequence[int], before: str = "") -> str:
-    """SQL that keeps the rows of these processes; empty if none is given."""
-    return f"{before}(globalTid & ~{THREAD_BITS}) IN ({', '.join(map(str, processes))})" if processes else ""
+def of_processes(processes: Sequence[int]) -> list[Among]:
+    """The condition that keeps the rows of these processes; none if none is given."""
+    return [Among("globalTid", tuple(processes), cleared=THREAD_BITS)] if processes else []
 
 
 def distinct(ids: IntColumn) -> tuple[IntColumn, IntColumn]:
@@ -141,9 +147,25 @@ def distinct(ids: IntColumn) -> tuple[IntColumn, IntColumn]:
     return values + low, position[ids - low]
 
 
+def present(ids: IntColumn) -> IntColumn:
+    """The distinct ids in order; as `np.unique(ids)`, which hashes: slow for millions of rows, slower the more distinct ones there are."""
+    if not len(ids):
+        return ids
+    low, high = int(ids.min()), int(ids.max())
+    if high - low <= 8 * len(ids) + (1 << 12):
+        seen = np.zeros(high - low + 1, bool)
+        seen[ids - low] = True
+        return (np.flatnonzero(seen) + low).astype(ids.dtype)
+    ordered = np.sort(ids)
+    return ordered[np.concatenate(([True], ordered[1:] != ordered[:-1]))]
+
+
 def stacked(kind: type[T], tables: Iterable[T]) -> T:
     """One table with the rows of all, in their order."""
-    columns = [dict(table.columns()) for table in tables]
+    with_rows = [table for table in tables if len(table)]
+    if len(with_rows) == 1:
+        return with_rows[0]
+    columns = [dict(table.columns()) for table in with_rows or [kind.empty()]]
     return kind(**{name: np.concatenate([c[name] for c in columns]) for name in columns[0]})
 
 

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -33,14 +34,17 @@ from traceread.readers.nsys_export import (
     UNNAMED,
     Export,
     Rows,
-    among,
     distinct,
     in_order,
+    of_processes,
     pid_of,
+    present,
     process_of,
     processes_of,
     stacked,
 )
+from traceread.readers.pages import NameKind, Texts, distinct_names
+from traceread.readers.sqlite import Among
 
 _VERSION_SUFFIX = re.compile(r"_v\d{4,}$")  # cudaLaunchKernel_v7000, but not cuGetProcAddress_v2
 
@@ -100,6 +104,9 @@ def calls(export: Export) -> CallRows:
     return CallRows(rows["start"], rows["end"], rows["globalTid"], name, rows["correlationId"])
 
 
+Rows_ = TypeVar("Rows_", CallRows, RangeRows)
+
+
 class _Labels:
     """Names of NVTX ranges as numbers: twice the code of the name, plus one if it is an operator of emit_nvtx.
 
@@ -122,12 +129,21 @@ class _Labels:
             label = self._known[text] = 2 * self._export.code(text)
         return label
 
-    def column(self, texts: Sequence[str | None], ids: IntColumn) -> IntColumn:
-        """Labels of these names; where a text is None the string with the id beside it counts (NVTX registered strings)."""
-        labels = np.fromiter(map(self.of, texts), np.int64, count=len(texts))
+    def _of_kind(self, name: str, kind: int) -> int:
+        if kind == NameKind.NONE:
+            return -1
+        return 2 * self._export.code(name) + 1 if kind == NameKind.OPERATOR else self.of(name)
+
+    def column(self, texts: Texts | Sequence[str | None], beside: Mapping[str, IntColumn]) -> IntColumn:
+        """Labels of these names; where a text is None the string with the "textId" beside it counts (NVTX registered strings)."""
+        if isinstance(texts, Texts):
+            found = distinct_names(texts)
+            labels = np.array(list(map(self._of_kind, found.names, found.kinds)), np.int64)[found.of]
+        else:
+            labels = np.fromiter(map(self.of, texts), np.int64, count=len(texts))
         by_id = np.flatnonzero(labels < 0)
         if len(by_id):
-            keys, position = distinct(ids[by_id])
+            keys, position = distinct(beside["textId"][by_id])
             strings = self._export.db.strings("StringIds", keys)
             labels[by_id] = np.array([self.of(strings.get(key, UNNAMED)) for key in keys.tolist()], np.int64)[position]
         return labels
@@ -162,14 +178,8 @@ def nvtx(export: Export, calls: CallRows, processes: Sequence[int]) -> tuple[Ran
 
 def _nvtx_rows(export: Export, processes: Sequence[int]) -> _NvtxRows:
     columns = {"start": NO_END, "end": NO_END, "eventType": 0, "textId": -1, "globalTid": -1, "domainId": 0}
-    where = f"eventType IN ({', '.join(map(str, _NVTX_TYPES))})" + among(processes, " AND ")
-    labels = _Labels(export)
-    pieces: dict[str, list[IntColumn]] = {name: [np.empty(0, np.int64)] for name in (*columns, "label")}
-    for numbers, texts in export.db.batches(NVTX, columns, ("text",), where):
-        numbers["label"] = labels.column(texts["text"], numbers["textId"])
-        for name, values in numbers.items():
-            pieces[name].append(values)
-    rows = export.clocked({name: np.concatenate(pieces.pop(name)) for name in list(pieces)})
+    where = [Among("eventType", _NVTX_TYPES), *of_processes(processes)]
+    rows = export.clocked(export.db.integers(NVTX, columns, where, "text", _Labels(export).column))
     is_open = rows["open"].astype(np.int8)
     return _NvtxRows(rows["start"], rows["end"], rows["eventType"], rows["globalTid"], rows["domainId"], rows["label"], is_open)
 
@@ -187,7 +197,7 @@ def _on_gpu(rows: _NvtxRows, domains: Sequence[tuple[int, int, str]], calls: Cal
     Tracing by NCCL itself (nsys 2025.6 and later) writes what its channels did as ranges with GPU times. What NCCL writes on
     a thread that calls CUDA is a host range.
     """
-    calling = np.unique(calls.thread)
+    calling = present(calls.thread)
     processes = frozenset(processes_of(calling))
     asked = sorted({(thread & ~THREAD_BITS, domain) for thread, domain, name in domains if name.upper().startswith("NCCL")})
     found = np.zeros(len(rows), bool)
@@ -200,7 +210,7 @@ def _on_gpu(rows: _NvtxRows, domains: Sequence[tuple[int, int, str]], calls: Cal
 
 def _mpi(export: Export, table: str, processes: Sequence[int]) -> RangeRows:
     """MPI calls. Older exports hold them as NVTX ranges of a domain MPI, so they are annotations here too."""
-    rows = export.rows(table, {"globalTid": -1, "textId": -1}, among(processes), end_may_be_null=True)
+    rows = export.rows(table, {"globalTid": -1, "textId": -1}, of_processes(processes), end_may_be_null=True)
     return _ranges(rows, export.codes(rows["textId"]), RangeKind.ANNOTATION)
 
 
@@ -210,12 +220,12 @@ def os_calls(export: Export, calls: CallRows, ranges: RangeRows, processes: Sequ
     Helper threads sit in poll, epoll_wait and sem_timedwait all day: tens of millions of rows that explain nothing, because no
     idle GPU is ever charged to a thread that launches nothing. SQLite drops them, so they never become Python objects.
     """
-    threads = np.unique(np.concatenate((calls.thread, ranges.thread)))
+    threads = threads_of(calls, ranges)
     threads = threads[np.isin(process_of(threads), processes)]
     main = [process | (process >> 24) & THREAD_BITS for process in processes]
-    wanted = ", ".join(map(str, sorted({*threads.tolist(), *main})))
-    # 31 and 32 mark that tracing of OS calls started and finished.
-    where = f"globalTid IN ({wanted})" + (" AND eventClass NOT IN (31, 32)" if "eventClass" in export.db.columns(OS_RUNTIME) else "")
+    where = [Among("globalTid", tuple(sorted({*threads.tolist(), *main})))]
+    if "eventClass" in export.db.columns(OS_RUNTIME):
+        where.append(Among("eventClass", (31, 32), negated=True))  # they mark that tracing of OS calls started and finished
     rows = export.rows(OS_RUNTIME, {"globalTid": -1, "nameId": -1}, where)
     return _ranges(rows, export.codes(rows["nameId"]), RangeKind.OS)
 
@@ -227,7 +237,7 @@ def overheads(export: Export, processes: Sequence[int]) -> RangeRows:
     """
     found = []
     for table in OVERHEAD:
-        rows = export.rows(table, {"globalTid": -1, "nameId": -1, "overheadType": 0}, among(processes))
+        rows = export.rows(table, {"globalTid": -1, "nameId": -1, "overheadType": 0}, of_processes(processes))
         types = np.where(np.isin(rows["overheadType"], list(_OVERHEADS)), rows["overheadType"], 0)
         keys, position = distinct(np.maximum(rows["nameId"], -1) * 16 + types)
         strings = export.db.strings("StringIds", np.unique(keys // 16))
@@ -265,11 +275,21 @@ def thread_names(export: Export, threads: IntColumn) -> dict[int, str]:
     return {thread: export.names[code] for thread, code in zip(rows["globalTid"][order].tolist(), codes.tolist(), strict=True)}
 
 
+def threads_of(calls: CallRows, ranges: RangeRows) -> IntColumn:
+    """The global thread ids in these tables, each once."""
+    return np.union1d(present(calls.thread), present(ranges.thread))
+
+
+def _of_process(rows: Rows_, process: int) -> Rows_:
+    """The rows of one process; the table itself, not a copy, where all are."""
+    mine = process_of(rows.thread) == process
+    return rows if mine.all() else rows.take(mine)
+
+
 def host_side(process: int, calls: CallRows, ranges: RangeRows, names: dict[int, str]) -> tuple[tuple[Thread, ...], Calls, Ranges]:
     """Threads, calls and ranges of one process; thread columns become positions in the threads."""
-    calls = calls.take(process_of(calls.thread) == process)
-    ranges = ranges.take(process_of(ranges.thread) == process)
-    ids = np.unique(np.concatenate((calls.thread, ranges.thread)))
+    calls, ranges = _of_process(calls, process), _of_process(ranges, process)
+    ids = threads_of(calls, ranges)
     threads = tuple(Thread(pid_of(key), key & THREAD_BITS, names.get(key, "")) for key in ids.tolist())
     call_thread, range_thread = (np.searchsorted(ids, table.thread).astype(np.int32) for table in (calls, ranges))
     own_calls = Calls(calls.start_ns, calls.end_ns, call_thread, calls.name, calls.correlation)

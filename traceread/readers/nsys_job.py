@@ -19,6 +19,7 @@ from traceread.readers.nsys_export import (
     THREAD_BITS,
     Export,
     pid_of,
+    present,
     process_of,
     processes_of,
 )
@@ -59,8 +60,8 @@ class Environment:
 def owners(export: Export, activities: Activities, gpu_process: IntColumn, calls: CallRows) -> list[tuple[int, int]]:
     """(process, device) of each trace: those with GPU rows, else the processes that launched work, on an unknown device."""
     pairs: list[tuple[int, int]] = []
-    for process in np.unique(gpu_process).tolist():
-        devices = np.unique(activities.device[gpu_process == process]).tolist()
+    for process in present(gpu_process).tolist():
+        devices = present(activities.device[gpu_process == process]).tolist()
         pairs += [(process, device) for device in devices]
         if len(pairs) > _MOST_GPUS:
             raise CorruptTrace(f"{export.db.path}: claims more than {_MOST_GPUS} GPUs", REEXPORT)
@@ -230,7 +231,7 @@ def _without_kernels(
 ) -> list[int]:
     """Processes that launched kernels and have neither kernels nor whole graphs."""
     working = np.isin(activities.kind, (ActivityKind.KERNEL, ActivityKind.GRAPH))
-    with_kernels = set(np.unique(gpu_process[working]).tolist())
+    with_kernels = set(present(gpu_process[working]).tolist())
     launching = processes_of(calls.thread[_called(export, calls, _KERNEL_LAUNCH)])
     return sorted({process for process, _ in owners} & set(launching) - with_kernels)
 
@@ -242,6 +243,8 @@ def _unrecorded_graphs(
     if export.db.has(GRAPH_TRACE):
         return []
     graph_launch = _called(export, calls, _GRAPH_LAUNCH)
+    if not graph_launch.any():
+        return []
     total = missing = 0
     for process in {process for process, _ in owners}:
         launched = calls.correlation[graph_launch & (process_of(calls.thread) == process)]

@@ -1,28 +1,37 @@
 """Read-only SQLite to numpy columns in batches: every table once, in file order, memory bounded by the columns kept.
 
 The file is untrusted. It is opened immutable, only its real tables are read (no view, no virtual table, so none of its own
-SQL runs), every count it implies is held against its size, and each error of SQLite becomes a CorruptTrace.
+SQL runs), every count it implies is held against its size, and each error of SQLite becomes a CorruptTrace. Where the compiled
+reader of pages was built it takes the columns of events from the pages themselves, and SQLite reads what that does not understand.
 """
 
 from __future__ import annotations
 
+import os
 import re
 import sqlite3
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
 from itertools import chain, islice
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 from traceread.errors import CorruptTrace, InputError
 from traceread.model import IntColumn
+from traceread.readers import pages
 from traceread.readers.options import Progress
+from traceread.readers.pages import Texts
 
 MAGIC = b"SQLite format 3\0"
 
-_BATCH_ROWS = 1 << 14
+_BATCH_ROWS = 1 << 9  # so few that their objects stay in the processor's cache
+_USUAL_ROW_BYTES = 20
+_NULL = -(1 << 63)
+_MOST_ODD_ROWS = 1000
 _SMALLEST_ROW_BYTES = 4  # payload length, row id, record header and cell pointer cannot take less
 _STEPS_BETWEEN_CHECKS = 1_000_000  # of SQLite's virtual machine
 _STEPS_PER_BYTE = 64  # a scan takes about 60 steps a row of at least four bytes
@@ -30,12 +39,98 @@ _REAL_TABLE = re.compile(r"\s*create\s+table\b", re.IGNORECASE)
 _DAMAGED = "the file is cut or damaged; copy or export it again"
 
 
+@dataclass(frozen=True)
+class Among:
+    """A condition on rows: a column, with some bits cleared, is one of these values, or none of them; NULL never is.
+
+    Attributes:
+        column: the column.
+        values: the values.
+        cleared: bits that do not count.
+        negated: rows with one of these values are left out.
+    """
+
+    column: str
+    values: tuple[int, ...]
+    cleared: int = 0
+    negated: bool = False
+
+    def sql(self) -> str:
+        """The condition for SQLite."""
+        value = f"({_quoted(self.column)} & ~{self.cleared})" if self.cleared else _quoted(self.column)
+        return f"{value} {'NOT ' if self.negated else ''}IN ({', '.join(map(str, self.values))})"
+
+    def holds(self, values: IntColumn) -> npt.NDArray[np.bool_]:
+        """For which of these values it holds; _NULL stands for NULL."""
+        found = np.isin(values & ~self.cleared, self.values)
+        result: npt.NDArray[np.bool_] = (found != self.negated) & (values != _NULL)
+        return result
+
+
+class _Stack:
+    """Integer columns that grow by batches, in one piece of memory as long as they have room."""
+
+    def __init__(self, columns: Iterable[str], room: int) -> None:
+        self._room = room
+        self._columns = {column: np.empty(room, np.int64) for column in columns}
+        self._rows = 0
+
+    def add(self, numbers: Mapping[str, IntColumn]) -> None:
+        """Copies the rows of a batch behind those that are there."""
+        stop = self._rows + _length(numbers)
+        if stop > self._room:
+            self._room = max(2 * self._room, stop)
+            for column, values in self._columns.items():
+                self._columns[column] = np.empty(self._room, np.int64)
+                self._columns[column][: self._rows] = values[: self._rows]
+        for column, values in numbers.items():
+            self._columns[column][self._rows : stop] = values
+        self._rows = stop
+
+    def columns(self) -> dict[str, IntColumn]:
+        """The columns, as long as there are rows."""
+        return {column: values[: self._rows] for column, values in self._columns.items()}
+
+
+def _length(numbers: Mapping[str, IntColumn]) -> int:
+    return len(next(iter(numbers.values())))
+
+
+Label = Callable[[Texts | Sequence[str | None], Mapping[str, IntColumn]], IntColumn]
+_Columns = tuple[dict[str, IntColumn], Texts | Sequence[str | None]]
+
+
+class _NoPages(Exception):
+    """SQLite has to read the table."""
+
+
+@dataclass(frozen=True)
+class _Pages:
+    """The open file beside SQLite's own."""
+
+    file: int
+    layout: pages.Layout
+
+
+@dataclass(frozen=True)
+class _Stored:
+    """How a table is stored: its first page, the place of each column in a row, those with a default, a name of the row id."""
+
+    root: int
+    columns: dict[str, int]
+    added: frozenset[int]
+    rowid: str
+
+
 class Database:
     """One open SQLite file: which real tables it has, and their columns as numpy arrays."""
 
-    def __init__(self, path: Path, connection: sqlite3.Connection, size: int, progress: Progress | None) -> None:
+    def __init__(
+        self, path: Path, connection: sqlite3.Connection, size: int, progress: Progress | None = None, pages: _Pages | None = None
+    ) -> None:
         self.path = path
         self.size = size
+        self._pages = pages
         self._connection = connection
         self._progress = progress
         self._rows_done = 0
@@ -71,43 +166,118 @@ class Database:
 
     def expect(self, names: Sequence[str]) -> None:
         """Count the rows that reading these tables will take, so that progress can be told in bytes of the file."""
-        for name in names:
-            table = self.table(name)
-            if table is not None:
-                last = self._fetch(f"SELECT max(rowid) FROM {_quoted(table)}")  # noqa: S608 - a name of its own, quoted
-                self._rows_expected += min(last[0][0] or 0, self.size)
+        self._rows_expected += sum(map(self._last_row, names))
 
     def read_all(self) -> None:
         """Tell that nothing more of the file will be read."""
         if self._progress is not None:
             self._progress(self.size, self.size)
 
-    def integers(self, name: str, columns: Mapping[str, int], where: str = "") -> dict[str, IntColumn]:
+    def integers(
+        self, name: str, columns: Mapping[str, int], where: Sequence[Among] = (), text: str | None = None, label: Label | None = None
+    ) -> dict[str, IntColumn]:
         """Integer columns of a table in file order; a missing column, and NULL, read as the default given for it.
 
-        `where` is SQL over existing columns and constants. A missing table gives empty columns.
-        """
-        pieces: dict[str, list[IntColumn]] = {column: [np.empty(0, np.int64)] for column in columns}
-        for numbers, _ in self.batches(name, columns, (), where):
-            for column, values in numbers.items():
-                pieces[column].append(values)
-        return {column: np.concatenate(pieces.pop(column)) for column in columns}
+        A missing table gives empty columns.
 
-    def batches(
-        self, name: str, integers: Mapping[str, int], texts: Sequence[str], where: str = ""
-    ) -> Iterator[tuple[dict[str, IntColumn], dict[str, tuple[str | None, ...]]]]:
-        """Integer columns with their defaults and text columns of a table, some thousand rows at a time, in file order."""
+        Args:
+            name: the table.
+            columns: their names and defaults.
+            where: conditions on existing columns.
+            text: a text column, of which `label` makes the integer column "label".
+            label: called with some thousand texts and the integer columns beside them.
+        """
+        for batches in (self._from_pages, self._from_sqlite):
+            stack = _Stack([*columns, *(["label"] if label else [])], min(self._last_row(name), self.size // _USUAL_ROW_BYTES))
+            with suppress(_NoPages):
+                for numbers, texts in batches(name, columns, text, where):
+                    stack.add({**numbers, "label": label(texts, numbers)} if label else numbers)
+                return stack.columns()
+        raise AssertionError("SQLite reads every table, or says why not")
+
+    def _from_sqlite(self, name: str, integers: Mapping[str, int], text: str | None, where: Sequence[Among]) -> Iterator[_Columns]:
+        """Batches of a table by SQLite."""
+        for batch in self._batches(name, self._expressions(name, integers, text), _all_of(where)):
+            yield self._columns_of(name, integers, text, batch)
+
+    def _expressions(self, name: str, integers: Mapping[str, int], text: str | None) -> list[str]:
         present = self.columns(name)
         expressions = [f"ifnull({_quoted(c)}, {default})" if c in present else str(default) for c, default in integers.items()]
-        expressions += [_quoted(column) if column in present else "NULL" for column in texts]
-        for batch in self._batches(name, expressions, where):
-            if texts:
-                by_column = list(zip(*batch, strict=True))
-                numbers = {column: self._numbers(name, by_column[i], len(batch)) for i, column in enumerate(integers)}
-                yield numbers, dict(zip(texts, by_column[len(integers) :], strict=True))
-            else:
-                flat = self._numbers(name, chain.from_iterable(batch), len(batch) * len(integers)).reshape(len(batch), -1)
-                yield {column: flat[:, i].copy() for i, column in enumerate(integers)}, {}
+        return expressions if text is None else [*expressions, _quoted(text) if text in present else "NULL"]
+
+    def _columns_of(self, name: str, integers: Mapping[str, int], text: str | None, batch: Sequence[tuple[Any, ...]]) -> _Columns:
+        """Rows as SQLite gives them, as columns."""
+        if text is None:
+            flat = self._numbers(name, chain.from_iterable(batch), len(batch) * len(integers)).reshape(len(batch), -1)
+            return {column: flat[:, i] for i, column in enumerate(integers)}, ()
+        *by_column, texts = zip(*batch, strict=True)
+        return {column: self._numbers(name, values, len(batch)) for column, values in zip(integers, by_column, strict=True)}, texts
+
+    def _from_pages(self, name: str, integers: Mapping[str, int], text: str | None, where: Sequence[Among]) -> Iterator[_Columns]:
+        """The same from the pages of the table; raises _NoPages, at once or later, where SQLite has to read it all."""
+        stored = self._stored(name)
+        conditions = [f"where {w.column}" for w in where]
+        here = [c for c in integers if c in self.columns(name)]
+        if self._pages is None or stored is None or not {*here, *(w.column for w in where)} <= set(stored.columns):
+            raise _NoPages
+        if text is not None and (text not in stored.columns or not self._pages.layout.utf8):
+            raise _NoPages
+        wanted: list[tuple[int, str, int | None]] = [(stored.columns[c], c, integers[c]) for c in here]
+        wanted += [(stored.columns[w.column], key, _NULL) for w, key in zip(where, conditions, strict=True)]
+        wanted += [] if text is None else [(stored.columns[text], "", None)]
+        wanted.sort()
+        columns = [pages.Wanted(position, if_null, position in stored.added) for position, _, if_null in wanted]
+        keys = [key for _, key, if_null in wanted if if_null is not None]
+        self._steps = odd = 0
+        try:
+            for batch in pages.batches(self._pages.file, self._pages.layout, stored.root, columns):
+                if isinstance(batch, pages.Batch):
+                    numbers, texts = dict(zip(keys, batch.integers, strict=True)), batch.texts
+                    rows = batch.integers.shape[1]
+                    self._report(rows)
+                    if where:
+                        kept = np.logical_and.reduce([w.holds(numbers[key]) for w, key in zip(where, conditions, strict=True)])
+                        numbers, texts = {key: values[kept] for key, values in numbers.items()}, texts and texts.take(kept)
+                        rows = int(kept.sum())
+                    yield {c: numbers[c] if c in numbers else np.full(rows, d, np.int64) for c, d in integers.items()}, texts or ()
+                elif (odd := odd + 1) <= _MOST_ODD_ROWS:
+                    yield from self._odd_row(name, integers, text, where, f"{stored.rowid} = {batch}")
+                else:
+                    raise _NoPages
+        except (pages.NotUnderstood, OSError):
+            raise _NoPages from None
+
+    def _odd_row(self, name: str, integers: Mapping[str, int], text: str | None, where: Sequence[Among], row: str) -> Iterator[_Columns]:
+        """One row that the reader of pages does not understand, if the conditions hold; raises _NoPages if SQLite does not find it."""
+        expressions = [f"ifnull({_all_of(where) or 1}, 0)", *self._expressions(name, integers, text)]
+        found = list(chain.from_iterable(self._batches(name, expressions, row)))
+        if len(found) != 1:
+            raise _NoPages
+        if found[0][0]:
+            yield self._columns_of(name, integers, text, [found[0][1:]])
+
+    def _stored(self, name: str) -> _Stored | None:
+        """How the rows of a table are stored; None where that is not plain."""
+        table = self.table(name)
+        if table is None or self._pages is None:
+            return None
+        described = self._fetch(f"PRAGMA table_xinfo({_quoted(table)})")
+        roots = self._fetch(f"SELECT rootpage FROM sqlite_master WHERE type = 'table' AND name = {_literal(table)}")  # noqa: S608
+        names = {str(column).lower() for _, column, *_ in described}
+        rowid = next((alias for alias in ("rowid", "_rowid_", "oid") if alias not in names), None)
+        if rowid is None or len(roots) != 1 or not isinstance(roots[0][0], int) or any(hidden for *_, hidden in described):
+            return None
+        # The one INTEGER PRIMARY KEY is the row id and not in the row.
+        columns = {column: cid for cid, column, kind, _, _, key, _ in described if not (key and str(kind).upper() == "INTEGER")}
+        added = frozenset(cid for cid, _, _, _, default, _, _ in described if default is not None)
+        return _Stored(roots[0][0], columns, added, rowid)
+
+    def _last_row(self, name: str) -> int:
+        table = self.table(name)
+        if table is None:
+            return 0
+        last = self._fetch(f"SELECT max(rowid) FROM {_quoted(table)}")[0][0]  # noqa: S608 - a name of its own, quoted
+        return min(last, self.size) if isinstance(last, int) else 0
 
     def rows(self, name: str, columns: Sequence[str], where: str = "") -> list[tuple[Any, ...]]:
         """All rows of a small table, values as SQLite holds them; a missing column reads as None."""
@@ -187,7 +357,7 @@ class Database:
 
 @contextmanager
 def opened(
-    path: Path, *, named: Path | None = None, max_value_bytes: int = 256 << 20, progress: Progress | None = None
+    path: Path, *, named: Path | None = None, max_value_bytes: int = 256 << 20, progress: Progress | None = None, compiled: bool = True
 ) -> Iterator[Database]:
     """The SQLite file at path, opened read-only and immutable; closed at the end. Messages call it `named`, if given.
 
@@ -208,9 +378,28 @@ def opened(
         with _pragmas_as_corrupt(named or path):
             for pragma in ("trusted_schema = OFF", "query_only = ON", "cell_size_check = ON", "mmap_size = 0", "temp_store = MEMORY"):
                 connection.execute(f"PRAGMA {pragma}")
-        yield Database(named or path, connection, size, progress)
+        with _opened_pages(path, size, compiled) as own:
+            yield Database(named or path, connection, size, progress, own)
     finally:
         connection.close()
+
+
+@contextmanager
+def _opened_pages(path: Path, size: int, compiled: bool) -> Iterator[_Pages | None]:
+    """The file once more, for the reader of pages; None where that cannot be used."""
+    if not compiled or not pages.is_available():
+        yield None
+        return
+    try:
+        file = os.open(path, os.O_RDONLY)
+    except OSError:
+        yield None
+        return
+    try:
+        layout = pages.layout(os.pread(file, pages.HEADER_BYTES, 0), size)
+        yield None if layout is None else _Pages(file, layout)
+    finally:
+        os.close(file)
 
 
 @contextmanager
@@ -219,6 +408,14 @@ def _pragmas_as_corrupt(path: Path) -> Iterator[None]:
         yield
     except sqlite3.Error as error:
         raise CorruptTrace(f"{path}: not a readable SQLite file: {error}", _DAMAGED) from None
+
+
+def _all_of(conditions: Sequence[Among]) -> str:
+    return " AND ".join(condition.sql() for condition in conditions)
+
+
+def _literal(text: str) -> str:
+    return "'" + text.replace("'", "''") + "'"
 
 
 def _quoted(identifier: str) -> str:
