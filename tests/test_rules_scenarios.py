@@ -1,6 +1,7 @@
 """The fix list against what simulated jobs take without their planted faults, and on real captures."""
 
 import functools
+import json
 import random
 from pathlib import Path
 
@@ -13,6 +14,7 @@ from traceread.simulate.program import MS, US
 
 TRACES = Path(__file__).parents[2] / "shared" / "traces"
 SCENARIOS = scenarios()
+REAL = json.loads(Path(__file__).with_name("gold").joinpath("real_fix_lists.json").read_text("utf-8"))
 
 FAULTS = {
     "A-launch-bound": [("launch-bound", "host")],
@@ -176,6 +178,25 @@ def real(name):
     if not path.exists():
         pytest.skip(f"the real trace {name} is not beside this repository")
     return traceread.analyze(traceread.load(path))
+
+
+@pytest.mark.parametrize("name", REAL)
+def test_lists_of_real_captures(name):
+    """tests/gold/real_fix_lists.json says for each why it is right; times are those of this implementation."""
+    expected, report = REAL[name], real(name)
+    assert report.fix_list.step_ns == pytest.approx(expected["step_ns"], rel=0.01)
+    assert [f.rule for f in report.findings] == [rule for rule, *_ in expected["findings"]]
+    close = report.fix_list.step_ns // 100
+    for finding, (_, *times) in zip(report.findings, expected["findings"], strict=True):
+        for found, ns in zip((finding.total_loss_ns, finding.saving_ns, finding.saving_alone_ns), times, strict=True):
+            assert found == (ns if ns is None else pytest.approx(ns, abs=close)), finding.title
+
+
+def test_equal_captures_give_equal_lists():
+    name = "kineto/dlrm_graph_pair/ungraphed_rank3of8.json.gz"
+    first = real(name)
+    again = traceread.analyze(traceread.load(TRACES / name))
+    assert [f.to_dict(first.base_ns) for f in first.findings] == [f.to_dict(again.base_ns) for f in again.findings]
 
 
 def test_a_loader_in_the_training_process_is_what_more_workers_help():

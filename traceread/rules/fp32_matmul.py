@@ -54,12 +54,14 @@ def fp32_matmul(facts: Facts) -> Iterator[Finding]:
     keep = _permille_with_tensor_cores(facts.trace.device)
     kernels = facts.kernel_loss(which, keep)
     known = keep < 1000
+    old = known and _knows_fp16_alone(facts.trace.device)
     yield Finding(
         title=f"{_what(facts, which)} run in full fp32",
         loss=kernels if known else Loss(activities=kernels.activities, ns=facts.exposed_ns[kernels.activities]),
         why=f"{facts.mean(spent)} ({percent(spent, facts.total_ns)}) are fp32 products or convolutions that do not use tensor cores.",
         recorded=not known,
-        fix=_FP16_ALONE if known and _knows_fp16_alone(facts.trace.device) else "",
+        confirm="Parameters and inputs have dtype float32 and no autocast is active." if old else "",
+        fix=_FP16_ALONE if old else "",
     )
 
 
