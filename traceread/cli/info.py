@@ -35,9 +35,9 @@ def run(args: argparse.Namespace) -> int:
 
         output.write(to_json(capture_dict(report)))
     else:
-        from traceread.readers import scanner
+        from traceread.readers import pages, scanner
         from traceread.reporters.capture import capture_document
 
-        read_with = scanner.in_use() if report.source == "kineto" else ""
+        read_with = scanner.in_use() if report.source == "kineto" else pages.in_use()
         output.write(output.document(capture_document(report, read_with)))
     return 0

@@ -39,6 +39,15 @@ def is_available() -> bool:
     return _HERE and hasattr(os, "preadv") and os.environ.get(PURE_PYTHON, "") in ("", "0")
 
 
+def in_use() -> str:
+    """What reads the large tables of Nsight Systems exports here, in words for people."""
+    if is_available():
+        return "compiled reader of pages"
+    if not _HERE:
+        return "SQLite (the compiled reader of pages was not built)"
+    return f"SQLite ({PURE_PYTHON} is set)" if os.environ.get(PURE_PYTHON) else "SQLite"
+
+
 @dataclass(frozen=True)
 class Layout:
     """What the header of a file says about its pages.
