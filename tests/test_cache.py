@@ -7,7 +7,6 @@ import os
 import subprocess
 import sys
 import threading
-import time
 from pathlib import Path
 
 import numpy as np
@@ -324,17 +323,3 @@ def test_without_being_asked_nothing_is_kept(tmp_path, monkeypatch):
     monkeypatch.setattr(Cache, "read", lambda *_: pytest.fail("a cache was used"))
     traceread.load(put(tmp_path, "a.json", kineto_text(0)))
     assert [p.name for p in tmp_path.iterdir()] == ["a.json"]
-
-
-def test_a_warm_start_is_faster_than_reading(tmp_path, store):
-    path = put(tmp_path, "a.json", kineto_text(0, names=("gemm",) * 20_000))
-    load(path, store)
-    cold = min(timed(lambda: traceread.load(path)) for _ in range(3))
-    warm = min(timed(lambda: load(path, store)) for _ in range(3))
-    assert warm < cold
-
-
-def timed(action):
-    begun = time.perf_counter()
-    action()
-    return time.perf_counter() - begun
