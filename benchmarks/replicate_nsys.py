@@ -87,7 +87,9 @@ class Replica:
         if column in IDS:
             return f'CASE WHEN "{column}" > 0 THEN "{column}" + :k * {self.step} ELSE "{column}" END'
         if column == "text":
-            cases = [_numbered(mark, by) for mark, by in ((", seq = ", self.step), (", op_id = ", self.step), ("ProfilerStep#", self.steps))]
+            cases = [
+                _numbered(mark, by) for mark, by in ((", seq = ", self.step), (", op_id = ", self.step), ("ProfilerStep#", self.steps))
+            ]
             return f"CASE {' '.join(cases)} ELSE text END"
         return f'"{column}"'
 

@@ -268,6 +268,7 @@ def test_a_disk_that_is_really_full(tmp_path, store):
     code = (
         "import resource, signal, sys; signal.signal(signal.SIGXFSZ, signal.SIG_IGN)\n"
         "from traceread.cli import main\n"
+        "sys.dont_write_bytecode = True  # modules imported from here on would be cut short on the disk, for everybody\n"
         "resource.setrlimit(resource.RLIMIT_FSIZE, (8192, 8192))\n"
         "sys.exit(main(sys.argv[1:]))"
     )

@@ -278,3 +278,12 @@ def test_a_step_is_told_from_its_layers():
     steps = analyse(b.trace(), pattern="infer")[1]
     assert "56 launches" in steps.name
     assert len(steps.windows) == 4
+
+
+def test_the_step_thread_is_the_one_that_launches_most_however_many_kernels_a_graph_holds():
+    b = Build().kernel(100, 110, launch=(0, 5)).kernel(120, 130, launch=(10, 15))
+    b.call(20, 25, "cudaGraphLaunch", thread=2, correlation=9)
+    for k in range(5):
+        b.kernel(140 + 10 * k, 150 + 10 * k, correlation=9, node=k + 1)
+    trace = b.trace()
+    assert trace.threads[analyse(trace, pattern="none")[1].step_thread].tid == 1

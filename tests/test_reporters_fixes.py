@@ -56,8 +56,9 @@ def test_quality_in_words():
 
 def test_rules_that_could_not_look_are_named():
     assert not_looked_at(with_fixes()) is None
-    said = not_looked_at(with_fixes(skipped=(Skipped("a", "not recorded: stacks"), Skipped("b", "no launches"))))
-    assert said.text == "not looked at: a (not recorded: stacks), b (no launches)"
+    stacks = "not recorded: stacks"
+    said = not_looked_at(with_fixes(skipped=(Skipped("a", stacks), Skipped("b", "no launches"), Skipped("c", stacks))))
+    assert said.text == "not looked at: a, c (not recorded: stacks); b (no launches)"
 
 
 def test_what_the_first_fixes_give_in_a_sentence():

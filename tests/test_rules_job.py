@@ -1,5 +1,6 @@
 """Rules that compare ranks: right where they should be (see test_rules_scenarios), silent where it only looks like it."""
 
+import re
 from dataclasses import replace
 
 import pytest
@@ -7,12 +8,13 @@ from job import simulated, with_fault
 
 from traceread.findings import Effort, Finding
 from traceread.measurements.classes import StepClass
+from traceread.model import Operation
 from traceread.rules import Rule, load_rules
 from traceread.rules.fix_list import make_fix_list
 from traceread.rules.job import JobFacts, check_job
 from traceread.simulate import Fault, phases, scenarios
 from traceread.simulate.models import BATCH, backward, forward, update
-from traceread.simulate.program import US
+from traceread.simulate.program import MS, US
 
 COMPARING = {rule.id: rule for rule in load_rules()[0] if rule.compares_ranks}
 
@@ -22,13 +24,48 @@ def rules_found(report):
 
 
 def test_these_rules_compare_ranks():
-    assert set(COMPARING) == {"slow-gpu", "slow-host"}
+    assert set(COMPARING) == {"slow-gpu", "slow-host", "uneven-all-to-all"}
 
 
-@pytest.mark.parametrize("name", ["healthy", "moe-imbalance", "pipeline-1f1b", "straggler-data", "straggler-gc", "straggler-sync"])
-def test_silent_where_the_gpu_and_the_host_are_as_fast_as_the_others(name):
+@pytest.mark.parametrize("name", ["healthy", "pipeline-1f1b", "straggler-data", "straggler-gc", "straggler-sync"])
+def test_silent_where_ranks_are_alike_or_late_for_another_reason(name):
     report, _ = simulated(name, steps=4)
     assert not set(COMPARING) & set(rules_found(report))
+
+
+def test_experts_of_unequal_load():
+    report, _ = simulated("moe-imbalance")
+    [finding] = [f for f in report.findings if f.rule in COMPARING]
+    assert finding.rule == "uneven-all-to-all"
+    assert finding.ranks == (0, 1, 2, 3)
+    assert finding.saving_ns is None
+    assert any("SendRecv" in name for name in finding.evidence[0].names)
+    waited = re.search(r"waits ([\d.]+) ms a step", finding.why)[1]
+    assert float(waited) == pytest.approx(mean_wait(report) / 1e6, rel=0.1)
+
+
+def mean_wait(report):
+    """Waiting of a rank in all-to-alls of a used step, in the mean."""
+    table = report.rank_table
+    mine = (table.matches.column("operation") == Operation.ALL_TO_ALL) & (table.matches.column("window") >= 0)
+    steps = len(report.rank(0).steps.windows) * len(report.ranks)
+    return table.waiting.wait_ns[mine].sum() / steps
+
+
+def test_experts_of_equal_load():
+    job = scenarios()["moe-imbalance"]
+    step = tuple(replace(p, skew=0) if isinstance(p, phases.Experts) else p for p in job.step)
+    report, _ = simulated(replace(job, name="moe-even", step=step))
+    assert "uneven-all-to-all" not in rules_found(report)
+
+
+def test_a_rank_that_is_late_at_every_all_to_all_is_no_uneven_load():
+    job = scenarios()["moe-imbalance"]
+    step = tuple(replace(p, skew=0) if isinstance(p, phases.Experts) else p for p in job.step)
+    step = (Fault("late", (phases.Fetch(45 * MS),), ranks=(1,)), *step)
+    report, _ = simulated(replace(job, name="moe-late", step=step))
+    assert rules_found(report)[0] == "data-loading"
+    assert "uneven-all-to-all" not in rules_found(report)
 
 
 def test_more_work_is_not_a_slow_gpu():

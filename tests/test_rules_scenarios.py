@@ -52,7 +52,7 @@ NOT_PLANTED = {
     "cuda-graph": ["exposed-communication"],
     "cuda-graph-partial": ["exposed-communication", "graph-nodes-not-recorded"],
     "memory-bound": ["unfused-elementwise"],
-    "moe-imbalance": ["exposed-communication"],
+    "moe-imbalance": ["exposed-communication", "uneven-all-to-all"],
     "pipeline-1f1b": ["pipeline-bubble"],
     "tiny-syncs": ["launch-bound"],
     "two-hosts": ["exposed-communication"],

@@ -6,21 +6,21 @@ it is killed, its part is known and nobody waits. Answers come in the order in w
 
 from __future__ import annotations
 
-import multiprocessing
 import os
 import signal
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import CancelledError
 from contextlib import suppress
 from dataclasses import dataclass
 from importlib import import_module
-from multiprocessing.connection import Connection, wait
-from multiprocessing.process import BaseProcess
 from time import monotonic, sleep
-from typing import Any, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from traceread.errors import ClusterError, TracereadError, WorkerLost
+
+if TYPE_CHECKING:  # one rank is read in this process, which should not pay for starting others
+    from multiprocessing.connection import Connection
+    from multiprocessing.process import BaseProcess
 
 P = TypeVar("P")
 T = TypeVar("T")
@@ -129,6 +129,9 @@ def _attempt(function: Callable[[P], T], position: int, part: P, name: str) -> O
 
 
 def _in_processes(function: Callable[[P], T], parts: Sequence[P], names: Sequence[str], count: int) -> Iterator[Outcome[T]]:
+    import multiprocessing
+    from multiprocessing.connection import Connection, wait
+
     # Forked processes would inherit locks that a thread of this one may hold; started ones inherit nothing.
     context = multiprocessing.get_context("spawn")
     left = deque(range(len(parts)))
@@ -244,6 +247,8 @@ def _has_workers(client: Any, address: str) -> bool:
 
 
 def _outcome_of(future: Any, position: int, name: str, address: str) -> Outcome[Any]:
+    from concurrent.futures import CancelledError
+
     distributed: Any = import_module("distributed")
     try:
         outcome: Outcome[Any] = future.result()

@@ -323,7 +323,7 @@ def _steps_from(trace: Trace, launches: Launches, segments: HostSegments, host_n
         windows.append(replace(window, partial=_why_partial(window, bool(segments.open[i]), i == len(segments.label) - 1, trace.truncated)))
         begin = end
     used, excluded, fallback = _choose_used(windows, firsts)
-    thread = int(np.bincount(segments.thread[segments.thread >= 0]).argmax()) if np.any(segments.thread >= 0) else _busiest_thread(launches)
+    thread = int(np.bincount(segments.thread[segments.thread >= 0]).argmax()) if np.any(segments.thread >= 0) else _busiest_thread(trace, launches)
     return Steps(segments.source, segments.name, tuple(windows), position[segment_of], used, excluded, fallback, thread)
 
 
@@ -441,8 +441,8 @@ def _number(label: str, ordinal: int) -> int:
     return int(digits[-1][:15]) if digits else ordinal
 
 
-def _busiest_thread(launches: Launches) -> int:
-    threads = launches.thread[launches.known]
+def _busiest_thread(trace: Trace, launches: Launches) -> int:
+    threads = trace.calls.thread[launches.owners > 0]  # a call that owns a whole CUDA graph is one launch
     return int(np.bincount(threads).argmax()) if len(threads) else -1
 
 
@@ -470,4 +470,4 @@ def _whole_capture(trace: Trace, launches: Launches) -> Steps:
         window_of[mine[launches.known[mine]]] = len(windows)
         windows.append(window)
     used = tuple(w.kind is WindowKind.WHOLE for w in windows)
-    return Steps(StepSource.WHOLE_CAPTURE, "", tuple(windows), window_of, used, (), "", _busiest_thread(launches))
+    return Steps(StepSource.WHOLE_CAPTURE, "", tuple(windows), window_of, used, (), "", _busiest_thread(trace, launches))

@@ -15,17 +15,23 @@ from itertools import count
 from pathlib import Path
 from shlex import quote
 
-from traceread.cache import Cache
 from traceread.errors import InputError, Notice, SelectionError, TraceNotFound, TracereadError, UnknownFormat
 from traceread.model import NOT_RECORDED, Profile, Trace
-from traceread.readers import kineto, nsys
+from traceread.readers import kineto
 from traceread.readers.formats import KINETO, NSYS, REPORT_SUFFIXES, format_of, head_of, is_json, rank_in_head
 from traceread.readers.options import DEFAULTS, Progress, ReadOptions
 from traceread.readers.windows import captures, joined
 from traceread.remote import RemotePath, fetched, identity, is_url, listed
 from traceread.remote import head_of as head_here
 
-READERS = {KINETO: kineto.read, NSYS: nsys.read}
+
+def _read_nsys(path: Path, options: ReadOptions) -> list[Trace]:
+    from traceread.readers import nsys  # most captures are the other kind
+
+    return nsys.read(path, options)
+
+
+READERS = {KINETO: kineto.read, NSYS: _read_nsys}
 
 _OWN_FILES = re.compile(r"run\.json|run\.rank\d+\.json|truth\.json|traceread\.toml")
 _RANK = re.compile(r"(?<![a-z])(?<!local[-_])rank[-_]?(\d{1,7})", re.IGNORECASE)
@@ -163,6 +169,8 @@ def read(source: Source, options: ReadOptions = DEFAULTS) -> list[Trace]:
     try:
         if options.cache is None:
             return _read_whole(source, options)
+        from traceread.cache import Cache
+
         cache = Cache(options.cache, (options.max_uncompressed_bytes, options.max_event_bytes))
         known = identity(source.path) if isinstance(source.path, RemotePath) else ""
         return cache.read(source.path, lambda: _read_whole(source, options), known)

@@ -109,5 +109,8 @@ def not_looked_at(report: Report) -> Paragraph | None:
     """The rules that could not look, with what they lacked; None if all could."""
     if not report.skipped:
         return None
-    parts = [f"{s.rule} ({s.reason})" for s in report.skipped]
-    return Paragraph(f"not looked at: {', '.join(parts)}", Tone.FAINT)
+    by_reason: dict[str, list[str]] = {}
+    for one in report.skipped:
+        by_reason.setdefault(one.reason, []).append(one.rule)
+    parts = [f"{', '.join(rules)} ({reason})" for reason, rules in by_reason.items()]
+    return Paragraph(f"not looked at: {'; '.join(parts)}", Tone.FAINT)

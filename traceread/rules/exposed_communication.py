@@ -78,6 +78,14 @@ _ADVICE = {
 }
 
 
+_IN_THE_FORWARD = _Advice(
+    "tensor parallelism: sequence parallelism, so that the all-reduce becomes a reduce-scatter and an all-gather, which overlap with the "
+    "products around them (asynchronous tensor parallelism: torch.distributed._symmetric_memory.enable_symm_mem_for_group with "
+    "torch._inductor.config._micro_pipeline_tp; Transformer Engine and Megatron: tp_comm_overlap); groups within one NVLink domain",
+    ("https://docs.pytorch.org/docs/stable/distributed.tensor.parallel.html",),
+)
+"""An all-reduce that no gradient needs."""
+
 _LIKE = {Operation.SEND: Operation.SEND_RECV, Operation.RECV: Operation.SEND_RECV}
 
 
@@ -91,6 +99,10 @@ def exposed_communication(facts: Facts) -> Iterator[Finding]:
             continue
         place = place_in_step(facts, which)
         advice = _ADVICE.get(_LIKE.get(operation, operation), _Advice("", ()))
+        if operation is Operation.ALL_REDUCE and place == "within the forward":
+            advice = _IN_THE_FORWARD
+        elif operation is Operation.ALL_REDUCE and not place:
+            advice = _Advice(f"{advice.fix}; {_IN_THE_FORWARD.fix}", (*advice.docs, *_IN_THE_FORWARD.docs))
         a = facts.trace.activities
         whole = int((a.end_ns - a.start_ns)[loss.activities].sum())
         name = title_of(operation)

@@ -10,6 +10,7 @@ from traceread.rules.facts import Facts, Mask
 FORWARD, BACKWARD, OPTIMIZER, UNKNOWN = 0, 1, 2, -1
 
 OPTIMIZER_RANGE = r"(?i)(?:^|[^a-z])optimizer(?![a-z])|Optimizer\.step|(?:adam|sgd|lamb|lion)w?\.step|optimizer[_ ]step"
+_AUTOGRAD_THREAD = "pt_autograd_"
 _BACKWARD = r"^autograd::engine::evaluate_function|Backward\d*$|_backward$|[._:]post_backward|^backward$|loss\.backward"
 
 
@@ -18,6 +19,7 @@ def phases(facts: Facts) -> IntColumn:
     launches = facts.launches
     result = np.where(launches.known, FORWARD, UNKNOWN)
     threads = {int(t) for t in facts.trace.ranges.thread[facts.ranges_named(_BACKWARD, (RangeKind.OP,)) - len(facts.trace.calls)].tolist()}
+    threads |= {i for i, t in enumerate(facts.trace.threads) if t.name.startswith(_AUTOGRAD_THREAD)}
     autograd = np.array([t for t in threads if t != facts.steps.step_thread], np.int64)
     backward = launches.known & np.isin(launches.thread, autograd)
     backward |= facts.launched_inside(facts.ranges_named(_BACKWARD))
@@ -34,6 +36,8 @@ def place_in_step(facts: Facts, which: Mask) -> str:
     if not len(rows) or not len(compute):
         return ""
     phase = facts.phases[compute]
+    if not (phase == BACKWARD).any():  # everything counts as forward where nothing says what is backward
+        return ""
     after = np.searchsorted(a.start_ns[compute], a.end_ns[rows], side="left")
     following = np.where(after < len(compute), phase[np.minimum(after, len(compute) - 1)], -1)
     before = np.searchsorted(a.start_ns[compute], a.start_ns[rows], side="right") - 1
