@@ -323,7 +323,8 @@ def _steps_from(trace: Trace, launches: Launches, segments: HostSegments, host_n
         windows.append(replace(window, partial=_why_partial(window, bool(segments.open[i]), i == len(segments.label) - 1, trace.truncated)))
         begin = end
     used, excluded, fallback = _choose_used(windows, firsts)
-    thread = int(np.bincount(segments.thread[segments.thread >= 0]).argmax()) if np.any(segments.thread >= 0) else _busiest_thread(trace, launches)
+    own = segments.thread[segments.thread >= 0]
+    thread = int(np.bincount(own).argmax()) if len(own) else _busiest_thread(trace, launches)
     return Steps(segments.source, segments.name, tuple(windows), position[segment_of], used, excluded, fallback, thread)
 
 
