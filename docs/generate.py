@@ -1,8 +1,8 @@
-"""Writes the parts of the documentation that the code already knows: docs/cli.md and docs/images/report.svg.
+"""Writes the parts of the documentation that something else already knows: docs/cli.md, docs/known-problems.md and docs/images/report.svg.
 
     python docs/generate.py
 
-Run it in the repository's root after changing an option or what a report looks like; a test says when.
+Run it in the repository's root after changing an option, a table in docs/known_problems or what a report looks like; a test says when.
 """
 
 from __future__ import annotations
@@ -10,8 +10,10 @@ from __future__ import annotations
 import argparse
 import contextlib
 import io
+import tomllib
 from collections.abc import Iterator
 from pathlib import Path
+from typing import NamedTuple
 
 DOCS = Path(__file__).parent
 SAMPLE = "sample_traces/llama7b/before-kineto"
@@ -27,6 +29,14 @@ warning and error in [messages.md](messages.md).
 
 The answer goes to standard output and everything else to standard error, so `traceread report run/ --json | jq .summary` works.
 Exit codes: 0 done, 1 could not (one line says why and what to do), 2 wrong usage.
+"""
+
+_PROBLEMS_HEAD = """\
+# Known problems
+
+What people have run into with tools that read such traces, and with the traces themselves: what was reported, the kind of trace that
+brings it about, what traceread does with one, and the test in `tests/` that shows it. Several reports of one fault share a test. Written by
+`python docs/generate.py` from the tables in `docs/known_problems/`; edit those, not this page.
 """
 
 _SVG = """\
@@ -90,6 +100,53 @@ def _cell(text: str) -> str:
     return text.replace("%%", "%").replace("|", "\\|").replace("<", "&lt;").replace("*", "\\*")
 
 
+class Problem(NamedTuple):
+    """One reported problem; a table in docs/known_problems holds these fields.
+
+    `report`: what somebody met, in a line. `shape`: the kind of trace that brings it about. `answer`: what traceread does.
+    `tests`: "tests/test_x.py::test_y", what shows it. `differs`: why traceread does something else than was asked for.
+    `links`: addresses of public reports.
+    """
+
+    id: str
+    report: str
+    shape: str
+    answer: str
+    tests: tuple[str, ...]
+    differs: str = ""
+    links: tuple[str, ...] = ()
+
+
+def known_problems() -> dict[str, list[Problem]]:
+    """The problems of every table, by the table's title, in order of the tables' letters: P, K, N."""
+    tables = [tomllib.loads((DOCS / "known_problems" / f"{name}.toml").read_text("utf-8")) for name in ("peers", "kineto", "nsys")]
+    return {table["title"]: [Problem(**row) for row in table.get("problem", [])] for table in tables}
+
+
+def problems_page() -> str:
+    """docs/known-problems.md: every reported problem with the test that shows what traceread does."""
+    lines = [_PROBLEMS_HEAD]
+    for title, problems in known_problems().items():
+        lines += [f"## {title}", "", "| | reported | in which traces | what traceread does | shown by |", "|---|---|---|---|---|"]
+        lines += [f"| {' | '.join(map(_line, _problem_cells(problem)))} |" for problem in problems]
+        lines += [""]
+    return "\n".join(lines)
+
+
+def _problem_cells(problem: Problem) -> Iterator[str]:
+    links = [f"[{number}]({link})" for number, link in enumerate(problem.links, 1)]
+    yield problem.id
+    yield " ".join([problem.report, *links])
+    yield problem.shape
+    yield " ".join(filter(None, [problem.answer, problem.differs and f"*Different on purpose:* {problem.differs}"]))
+    yield " ".join(f"`{test.removeprefix('tests/')}`" for test in problem.tests)
+
+
+def _line(text: str) -> str:
+    """Markdown in a cell of a table: one line, and no bar ends the cell."""
+    return " ".join(text.split()).replace("|", "\\|")
+
+
 def report_picture(root: Path) -> str:
     """docs/images/report.svg: `traceread report` on the sample, as a terminal of 100 columns shows its first lines."""
     from rich.console import Console
@@ -117,9 +174,10 @@ def _top(text: str) -> str:
 
 
 def main() -> None:
-    """Writes both."""
+    """Writes them all."""
     (DOCS / "images").mkdir(exist_ok=True)
     (DOCS / "cli.md").write_text(cli_page(), "utf-8")
+    (DOCS / "known-problems.md").write_text(problems_page(), "utf-8")
     (DOCS / "images" / "report.svg").write_text(report_picture(DOCS.parent), "utf-8")
 
 
