@@ -1,11 +1,11 @@
 from building import MS, US, Build, analyse
 
-from traceread.measurements.health import check_health
-from traceread.model import ActivityKind
+from traceread.measurements.health import check_health, without_impossible
+from traceread.model import ActivityKind, Category
 
 
-def notices(b):
-    trace = b.trace()
+def notices(b, **more):
+    trace = b.trace(**more)
     launches, steps, busy, idle, _ = analyse(trace)
     return {n.slug: n.message for n in check_health(trace, launches, steps, busy, idle)}
 
@@ -30,7 +30,12 @@ def test_programmatic_dependent_launch_is_legal():
 
 def test_long_overlaps_on_one_stream_are_named_with_their_number():
     b = healthy().activity(100 * US, 9 * MS)
-    assert notices(b)["stream-overlap"].startswith("9 activities")
+    assert notices(b)["stream-overlap"].startswith("2 of 11 activities last")
+
+
+def test_one_activity_longer_than_everything_else_does_not_hide_its_overlap():
+    """It is most of the busy time itself; what follows on the stream is short."""
+    assert "1800 s together" in notices(healthy().activity(5 * MS, 1800 * 10**9))["stream-overlap"]
 
 
 def test_host_events_without_gpu_work():
@@ -57,9 +62,32 @@ def test_graph_nodes_that_were_not_recorded():
     assert "upper bound" in notices(b)["graph-nodes-not-recorded"]
 
 
-def test_impossible_durations():
-    b = healthy().activity(0, 2 * 3600 * 10**9, ActivityKind.MEMSET, stream=99)
-    assert notices(b)["impossible-duration"].startswith("1 of 11")
+def test_what_cannot_last_so_long_is_left_out_and_counted():
+    year = 365 * 86_400 * 10**9
+    trace = healthy().activity(5 * MS, 2 * year, ActivityKind.MEMSET, stream=99).trace()
+    sound, [notice] = without_impossible(trace)
+    assert len(sound.activities) == 10
+    assert notice.slug == "impossible-duration"
+    assert notice.message.startswith("1 of 11 activities (9.1 %) are left out")
+    assert without_impossible(sound) == (sound, ())
+
+
+def test_kernels_that_read_like_communication_and_are_not_known():
+    b = healthy().activity(10 * MS, 12 * MS, name="my_all_reduce_v2")
+    assert "my_all_reduce_v2" in notices(b)["possible-communication"]
+    assert notices(b)["possible-communication"].startswith("18.5 %")
+    b = healthy().activity(10 * MS, 10 * MS + 20 * US, name="my_all_reduce_v2")
+    assert "possible-communication" not in notices(b)  # a hundredth of the busy time is not worth a warning
+
+
+def test_collectives_without_any_communication_kernel():
+    called = healthy().op(5 * MS, 6 * MS, "nccl:all_reduce").op(7 * MS, 8 * MS, "c10d::allreduce_")
+    assert "nccl:all_reduce, c10d::allreduce_" in notices(called)["communication-not-recorded"]
+    assert "communication-not-recorded" not in notices(called, world_size=1)  # a job of one rank moves nothing
+    called.activity(20 * MS, 21 * MS, name="ncclDevKernel_AllReduce", category=Category.COMMUNICATION)
+    assert "communication-not-recorded" not in notices(called)
+    on_cpu = healthy().op(5 * MS, 6 * MS, "gloo:all_reduce").op(5 * MS, 6 * MS, "c10d::allreduce_")
+    assert "communication-not-recorded" not in notices(on_cpu)
 
 
 def test_kernels_before_their_launch():

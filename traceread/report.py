@@ -20,7 +20,7 @@ from traceread.measurements.classes import CLASSES, StepClass
 from traceread.measurements.collectives import RankCollectives, find_collectives
 from traceread.measurements.efficiency import Efficiency, RankWork, StepTimes, measure_efficiency, measure_work
 from traceread.measurements.evidence import Gap, IdleNames, longest_gaps, name_idle
-from traceread.measurements.health import check_health
+from traceread.measurements.health import check_health, without_impossible
 from traceread.measurements.host_summary import HostSummary, sum_host
 from traceread.measurements.host_time import host_rows
 from traceread.measurements.idle import Idle, explain_idle
@@ -520,6 +520,7 @@ def analyze_trace(trace: Trace, options: AnalysisOptions) -> RankReport:
     Raises:
         SelectionError: the step pattern or selection matches nothing.
     """
+    trace, left_out = without_impossible(trace)
     launches = find_launches(trace)
     steps = find_steps(trace, launches, options.step_options, options.host_names)
     if options.steps is not None:
@@ -553,7 +554,7 @@ def analyze_trace(trace: Trace, options: AnalysisOptions) -> RankReport:
         kernels=kernels.with_ops(launching_ops(trace, launches, steps)),
         ranges=sum_ranges(trace, launches, steps),
         gaps=longest_gaps(trace, launches, steps, idle, _GAPS_KEPT),
-        notices=trace.notices + check_health(trace, launches, steps, busy, idle) + inspection.found.notices,
+        notices=trace.notices + left_out + check_health(trace, launches, steps, busy, idle) + inspection.found.notices,
         outside_ns=busy.any.total - int(inside.sum()),
         busy_ns=busy.any.total,
         counts={name: len(getattr(trace, name)) for name in ("activities", "calls", "ranges", "stream_waits")},

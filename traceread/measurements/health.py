@@ -1,15 +1,18 @@
 """What a trace says that cannot be quite true: checks whose findings stand beside the numbers as warnings with a count.
 
-None of them changes a total.
+Only activities whose end cannot be true are left out; no other check changes a total.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
+from dataclasses import replace
 
 import numpy as np
 
 from traceread import intervals
+from traceread.categories import FAMILIES, possible_communication
 from traceread.errors import Notice
 from traceread.measurements.classes import Reason
 from traceread.measurements.idle import Idle, launch_share
@@ -17,13 +20,38 @@ from traceread.measurements.launches import Launches
 from traceread.measurements.partition import Busy
 from traceread.measurements.step_inference import infer_segments
 from traceread.measurements.steps import Steps, StepSource
-from traceread.model import Trace
+from traceread.model import ActivityKind, Category, RangeKind, Trace
+from traceread.names import and_more, clean, kernel_title, shorten
 from traceread.units import duration, percent
 
 OVERLAP_NS = 50_000
 """Longer overlaps on one stream are not programmatic dependent launch, whose overlaps last a few microseconds."""
 IMPOSSIBLE_NS = 3_600 * 10**9
 """No kernel or copy of a training step runs an hour."""
+
+_OTHER = FAMILIES.index("other")
+_CPU_BACKENDS = ("gloo:", "mpi:", "ucc:")
+_NCCL = re.compile(r"(?:nccl|rccl|xccl):|nccl(?:All|Reduce|Broadcast|Bcast|Send|Recv)")
+_COLLECTIVE = re.compile(
+    _NCCL.pattern + r"|(?:c10d|_c10d_functional(?:_autograd)?)::_?(?:all|reduce|broadcast|gather|scatter|send|recv|barrier)"
+)
+
+
+def without_impossible(trace: Trace) -> tuple[Trace, tuple[Notice, ...]]:
+    """The trace without activities that last more than an hour, and a warning that counts them.
+
+    Their ends were never written. Kept, a single one would be the whole busy time and swallow the steps that follow.
+    """
+    length = trace.activities.end_ns - trace.activities.start_ns
+    impossible = length > IMPOSSIBLE_NS
+    count = int(impossible.sum())
+    if not count:
+        return trace, ()
+    message = (
+        f"{count} of {len(length)} activities ({percent(count, len(length))}) are left out: they last more than an hour, the longest "
+        f"{duration(int(length.max()))}, so their ends were never written; where they ran the GPU looks idle"
+    )
+    return replace(trace, activities=trace.activities.take(~impossible)), (Notice("impossible-duration", message, trace.rank),)
 
 
 def check_health(trace: Trace, launches: Launches, steps: Steps, busy: Busy, idle: Idle) -> tuple[Notice, ...]:
@@ -33,8 +61,9 @@ def check_health(trace: Trace, launches: Launches, steps: Steps, busy: Busy, idl
         _launch_coverage(trace, launches, steps),
         _lost_kernels(trace, steps),
         _graph_nodes(trace, steps, idle),
-        _stream_overlaps(trace, steps, busy),
-        _impossible_durations(trace),
+        _stream_overlaps(trace, busy),
+        _possible_communication(trace, busy),
+        _communication_not_recorded(trace),
         _before_launch(trace, launches),
         _steps_to_infer(trace, launches, steps),
     )
@@ -90,35 +119,55 @@ def _graph_nodes(trace: Trace, steps: Steps, idle: Idle) -> Iterator[tuple[str, 
         )
 
 
-def _stream_overlaps(trace: Trace, steps: Steps, busy: Busy) -> Iterator[tuple[str, str]]:
+def _stream_overlaps(trace: Trace, busy: Busy) -> Iterator[tuple[str, str]]:
+    """Activities that go on after the next one of their stream has begun, which a stream does not do."""
     a = trace.activities
     order = np.lexsort((a.start_ns, a.stream))
-    start, end, stream = a.start_ns[order], a.end_ns[order], a.stream[order]
-    if len(start) < 2:
-        return
-    _, group = intervals.distinct(stream)
-    overlap = np.minimum(intervals.reach_per_group(start, end, group), end)[1:] - start[1:]
+    start, end, stream, own = a.start_ns[order], a.end_ns[order], a.stream[order], a.correlation[order]
     # activities of one CUDA graph launch run in branches that are reported on one stream
-    own = a.correlation[order]
-    overlap[(own[1:] == own[:-1]) & (own[1:] > 0)] = 0
-    long = overlap > OVERLAP_NS
-    total = int(overlap[long].sum())
+    together = (own[1:] == own[:-1]) & (own[1:] > 0)
+    excess = np.where((stream[1:] == stream[:-1]) & ~together & (end[1:] > start[1:]), end[:-1] - start[1:], 0)
+    long = excess > OVERLAP_NS
+    total = int(excess[long].sum())
     if total * 100 > busy.any.total:
         yield (
             "stream-overlap",
-            f"{int(long.sum())} activities overlap the one before them on their own stream by more than {duration(OVERLAP_NS)}, "
-            f"{duration(total)} together: some recorded durations are too long",
+            f"{int(long.sum())} of {len(order)} activities last more than {duration(OVERLAP_NS)} beyond the start of the next one of their "
+            f"stream, {duration(total)} together: their recorded durations are too long",
         )
 
 
-def _impossible_durations(trace: Trace) -> Iterator[tuple[str, str]]:
-    length = trace.activities.end_ns - trace.activities.start_ns
-    count = int((length > IMPOSSIBLE_NS).sum())
-    if count:
+def _possible_communication(trace: Trace, busy: Busy) -> Iterator[tuple[str, str]]:
+    """Kernels that no pattern knows and whose names read like communication: they count as compute."""
+    a = trace.activities
+    unknown = (a.kind == ActivityKind.KERNEL) & (a.category == Category.COMPUTE) & (a.family == _OTHER) & (a.name >= 0)
+    codes = np.unique(a.name[unknown])
+    suspects = codes[possible_communication([trace.names[code] for code in codes.tolist()])]
+    rows = unknown & np.isin(a.name, suspects)
+    covered = intervals.union(a.start_ns[rows], a.end_ns[rows]).total
+    if covered * 100 > busy.any.total:
+        named = and_more([shorten(kernel_title(trace.names[code]), 60) for code in suspects.tolist()], 2, ", ")
         yield (
-            "impossible-duration",
-            f"{count} of {len(length)} activities last more than an hour, the longest {duration(int(length.max()))}; "
-            "the windows they lie in cannot be trusted",
+            "possible-communication",
+            f"{percent(covered, busy.any.total)} of the GPU's busy time is of kernels whose names are not known and read like "
+            f"communication ({named}); they count as compute",
+        )
+
+
+def _communication_not_recorded(trace: Trace) -> Iterator[tuple[str, str]]:
+    """Collectives of a GPU backend were called, and nothing on the GPU belongs to one. A job of one rank moves nothing."""
+    a, ranges = trace.activities, trace.ranges
+    if not len(a) or trace.world_size == 1 or (a.category == Category.COMMUNICATION).any():
+        return
+    host = ((ranges.kind == RangeKind.OP) | (ranges.kind == RangeKind.ANNOTATION)) & (ranges.name >= 0)
+    names = [trace.names[code] for code in np.unique(ranges.name[host]).tolist()]
+    on_cpu = any(name.startswith(_CPU_BACKENDS) for name in names)  # then an operator of c10d may be the CPU's
+    called = [name for name in names if (_NCCL if on_cpu else _COLLECTIVE).match(name) is not None]
+    if called:
+        yield (
+            "communication-not-recorded",
+            f"collectives were called ({and_more([shorten(clean(name), 60) for name in called], 3, ', ')}) and no communication kernel is "
+            "in the trace: that none is exposed does not mean that there was none",
         )
 
 

@@ -27,6 +27,8 @@ _DOUBTFUL = {
     "graph-nodes-not-recorded": "kernels inside CUDA graphs are missing, so the idle time is an upper bound",
     "graphs-not-recorded": "CUDA graphs are missing, so the idle time is an upper bound",
     "impossible-duration": "some recorded durations are impossible",
+    "possible-communication": "kernels that may communicate count as compute",
+    "communication-not-recorded": "collectives were called of which the GPU's part is missing",
     "stream-overlap": "some recorded durations are too long",
     "truncated": "the file is cut, so rows are missing",
     "nsys-data-loss": "nsys lost records",
