@@ -9,7 +9,7 @@ from traceread.comparison import compare
 from traceread.comparison.fairness import check_fairness
 from traceread.comparison.noise import Verdict
 from traceread.errors import ComparisonError
-from traceread.reporters.diff import render_diff
+from traceread.reporters.diff import blocks_of, render_diff
 
 STEPS = [100 * MS, 101 * MS, 99 * MS, 100 * MS]
 FASTER = [90 * MS, 91 * MS, 89 * MS, 90 * MS]
@@ -168,6 +168,38 @@ def test_what_holds_across_machines_is_compared_instead():
     text = render_diff(diff, "text")
     assert "price of 10⁹ tokens" in text
     assert "these hold across sizes and machines" in text
+
+
+def test_goodput_and_the_price_of_an_evaluation_are_compared_where_they_are_recorded():
+    job = {"goodput": 0.94, "cost_per_evaluation": 120.5}
+    before, after = side(STEPS, efficiency=described(**job)), side(STEPS, efficiency=described(global_batch_sequences=32, goodput=0.5))
+    rows = used_rows(compare(before, after))
+    assert rows["goodput of the whole job"] == "94.0 % 50.0 %"
+    assert rows["price of an evaluation, whole job"] == "120.50 not recorded"
+    assert "goodput of the whole job" in used_rows(compare(before, before))
+
+
+def test_what_would_be_compared_and_is_not_recorded_is_said_and_not_zero():
+    bare = {"run": {"global_batch_sequences": 1}}
+    diff = compare(side(STEPS, efficiency=bare), side(STEPS, efficiency={"run": {"global_batch_sequences": 2}}))
+    rows = used_rows(diff)
+    for title in ("MFU", "goodput of the whole job", "price of an evaluation, whole job"):
+        assert rows[title] == "not recorded not recorded"
+    known = diff.to_dict()["efficiency"]["before"]
+    assert (known["mfu"], known["goodput"], known["cost_per_evaluation"]) == (None, None, None)
+    assert "use of the hardware" not in render_diff(compare(side(STEPS), side(STEPS)), "text")
+
+
+def test_an_mfu_by_another_formula_says_so():
+    other = {**described(global_batch_sequences=32), "convention": "6N + 12LHQT"}
+    rows = used_rows(compare(side(STEPS, efficiency=described()), side(STEPS, efficiency=other)))
+    assert rows["MFU"] == "40.0 % (6N) 40.0 % (6N + 12LHQT)"
+
+
+def used_rows(diff):
+    """What the table says of each figure: both sides in one text."""
+    table = next(block for block in blocks_of(diff)["efficiency"])
+    return {str(row[0]): " ".join(map(str, row[1:])) for row in table.rows}
 
 
 # --- refusals ----------------------------------------------------------------------------------------------------------------------

@@ -187,12 +187,16 @@ def diff(
 
 def _described(run: Described | str | Path | Mapping[str, Any] | None, paths: Sequence[str | Path], settings: Config) -> Described:
     from traceread.run import Described, find_run, read_run, run_of, run_of_config
+    from traceread.runs.account import find_account
 
+    files = [Path(p) for p in paths]
     of_config = run_of_config(settings.model, settings.path)
     if isinstance(run, (str, Path)):
-        return read_run(Path(run)).over(of_config)
-    given = run if isinstance(run, Described) else run_of(run or {}, "the caller")
-    return given.over(find_run([Path(p) for p in paths])).over(of_config)
+        described = read_run(Path(run)).over(of_config)
+    else:
+        given = run if isinstance(run, Described) else run_of(run or {}, "the caller")
+        described = given.over(find_run(files)).over(of_config)
+    return described.over(find_account(files, described))
 
 
 def _config(config: Config | str | Path | None, paths: Sequence[str | Path]) -> Config:

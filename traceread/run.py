@@ -25,6 +25,7 @@ RecomputationName = Literal["none", "selective", "full"]
 Count = Annotated[int, msgspec.Meta(gt=0, le=10**18)]
 Amount = Annotated[int, msgspec.Meta(ge=0, le=10**18)]
 Rate = Annotated[float, msgspec.Meta(gt=0, le=1e30)]
+Share = Annotated[float, msgspec.Meta(ge=0, le=1)]
 
 _RANK_FILE = re.compile(r"run\.rank(\d{1,9})\.json")
 _LARGEST_FILE = 1 << 20
@@ -81,6 +82,8 @@ class Run(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
         link_latency_ns: the shortest time of a message between two GPUs.
         input_bytes_per_step, input_bytes_per_s: what one rank reads for a step, and what its input pipeline delivers.
         price_per_gpu_hour: of one GPU, in any currency.
+        goodput: GPU time of steps that count over all GPU time of the whole job.
+        cost_per_evaluation: price of the whole job for each of its evaluation points.
     """
 
     format: int = FORMAT
@@ -100,6 +103,8 @@ class Run(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     input_bytes_per_step: Count | None = None
     input_bytes_per_s: Rate | None = None
     price_per_gpu_hour: Rate | None = None
+    goodput: Share | None = None
+    cost_per_evaluation: Rate | None = None
 
     def to_dict(self) -> dict[str, Any]:
         """What is known, as JSON builtins in the shape of run.json."""

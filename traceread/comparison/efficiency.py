@@ -19,6 +19,8 @@ class Used:
         hfu: with what is computed again.
         compute_share: of the step in which the critical rank computes.
         cost_per_token: price of a valid token, in the currency of the price per GPU hour.
+        goodput: GPU time of steps that count over all GPU time of the whole job, from its step log or run.json.
+        cost_per_evaluation: price of the whole job for each of its evaluation points, from the same.
     """
 
     tokens_per_s: float | None
@@ -27,6 +29,8 @@ class Used:
     hfu: float | None
     compute_share: float
     cost_per_token: float | None
+    goodput: float | None = None
+    cost_per_evaluation: float | None = None
 
     def to_dict(self) -> dict[str, Any]:
         """These figures as JSON builtins."""
@@ -37,6 +41,8 @@ class Used:
             "hfu": self.hfu,
             "compute_share": self.compute_share,
             "cost_per_token": self.cost_per_token,
+            "goodput": self.goodput,
+            "cost_per_evaluation": self.cost_per_evaluation,
         }
 
 
@@ -78,6 +84,8 @@ def _used(side: Side) -> Used:
         hfu=_number(known.get("hfu")),
         compute_share=side.class_ns["compute"] / mean if mean else 0.0,
         cost_per_token=price * gpus / 3600 / rate if price and gpus and rate else None,
+        goodput=_number(side.run.get("goodput")),
+        cost_per_evaluation=_number(side.run.get("cost_per_evaluation")),
     )
 
 

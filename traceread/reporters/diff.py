@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 import traceread
 from traceread.comparison import FORMAT, ReportDiff
+from traceread.comparison.efficiency import Used
+from traceread.comparison.fairness import NOT_KNOWN
 from traceread.comparison.gates import GateResult, State
 from traceread.comparison.kernels import BY_NAME, KernelChange
 from traceread.comparison.noise import Difference, Verdict
@@ -346,28 +348,48 @@ def _class_title(key: str) -> str:
 
 
 def _efficiency(diff: ReportDiff) -> Block | None:
-    before, after = diff.efficiency.before, diff.efficiency.after
-    rows: list[tuple[Cell, ...]] = []
-    if None not in (before.tokens_per_s, after.tokens_per_s):
-        shown = [f"{side.tokens_per_s:,.0f}" if diff.fairness.comparable else "withheld" for side in (before, after)]
-        rows.append(("tokens per second", *shown))
-    if diff.efficiency.same_convention:
-        rows.append((f"MFU ({before.convention})", _share(before.mfu), _share(after.mfu)))
-    if None not in (before.hfu, after.hfu):
-        rows.append(("HFU", _share(before.hfu), _share(after.hfu)))
-    if None not in (before.cost_per_token, after.cost_per_token):
-        rows.append(("price of 10⁹ tokens", *(f"{(side.cost_per_token or 0) * 1e9:,.2f}" for side in (before, after))))
-    if not rows and diff.fairness.comparable and diff.counts_steps:
+    """What the hardware gives. Where step times cannot be compared: what can, and what of that nobody recorded."""
+    before, after, fair = diff.efficiency.before, diff.efficiency.after, diff.fairness.comparable
+    found = (
+        ("tokens per second", *(_rate(used.tokens_per_s, fair) for used in (before, after))),
+        (_mfu_title(diff), *(_mfu(diff, used) for used in (before, after))),
+        ("HFU", _share(before.hfu), _share(after.hfu)),
+        (_GOODPUT, _share(before.goodput), _share(after.goodput)),
+        (_EVALUATION, _price(before.cost_per_evaluation), _price(after.cost_per_evaluation)),
+        ("price of 10⁹ tokens", _price(before.cost_per_token, 10**9), _price(after.cost_per_token, 10**9)),
+    )
+    asked = () if fair else (_mfu_title(diff), _GOODPUT, _EVALUATION)
+    rows = [(title, old or NOT_KNOWN, new or NOT_KNOWN) for title, old, new in found if old or new or title in asked]
+    if not rows and fair and diff.counts_steps:
         return None
     rows.append(("share of the time that computes", _share(before.compute_share), _share(after.compute_share)))
-    note = ""
-    if not diff.fairness.comparable:
-        note = "these hold across sizes and machines, step times do not; goodput and the price of an evaluation: traceread runs DIR"
+    note = "" if fair else "these hold across sizes and machines, step times do not; the whole job: from its step log or run.json"
     return Table((Column("use of the hardware"), Column("before", right=True), Column("after", right=True)), tuple(rows), note=note)
+
+
+_GOODPUT, _EVALUATION = "goodput of the whole job", "price of an evaluation, whole job"
+
+
+def _mfu_title(diff: ReportDiff) -> str:
+    return f"MFU ({diff.efficiency.before.convention})" if diff.efficiency.same_convention else "MFU"
+
+
+def _mfu(diff: ReportDiff, used: Used) -> str:
+    """MFU, with its formula where the two sides have different ones."""
+    formula = "" if diff.efficiency.same_convention or not used.convention else f" ({used.convention})"
+    return "" if used.mfu is None else _share(used.mfu) + formula
 
 
 def _share(share: float | None) -> str:
     return "" if share is None else percent(round(share * 10**9), 10**9)
+
+
+def _price(price: float | None, times: int = 1) -> str:
+    return "" if price is None else f"{price * times:,.2f}"
+
+
+def _rate(rate: float | None, fair: bool) -> str:
+    return "" if rate is None else f"{rate:,.0f}" if fair else "withheld"
 
 
 def _kernel_table(diff: ReportDiff, changes: Sequence[KernelChange], most: int, title: str) -> Block | None:
