@@ -132,6 +132,11 @@ def read(path: Path, options: ReadOptions = DEFAULTS) -> list[Trace]:
         CorruptTrace: nothing in it can be used.
         LimitExceeded: it unpacks to more than the limit.
     """
+    return _capture(path, options).traces()
+
+
+def _capture(path: Path, options: ReadOptions) -> _Capture:
+    """Everything that is taken from a file, before tables are made of it; raises what `read` does."""
     unpacked = Unpacked(path, options)
     with closing(unpacked.blocks()) as blocks:
         whole = _WholeEvents()
@@ -143,7 +148,7 @@ def read(path: Path, options: ReadOptions = DEFAULTS) -> list[Trace]:
     rows.shift(_base_ns(metadata))
     if not (rows.gpu.rows or rows.calls.rows or rows.ranges.rows):
         raise _nothing_usable(path, reader, unpacked.cut)
-    return _Capture(path, reader, rows, metadata, whole, unpacked.cut).traces()
+    return _Capture(path, reader, rows, metadata, whole, unpacked.cut)
 
 
 class _WholeEvents:

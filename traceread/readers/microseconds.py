@@ -22,6 +22,8 @@ _TEXT = re.compile(rb'\s*(?:"\s*)?([+-]?)(\d*)(?:\.(\d*))?(?:[eE]([+-]?\d{1,9}))
 
 def nanoseconds(texts: Sequence[bytes]) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.bool_]]:
     """The times in ns and whether each could be read: JSON numbers or strings of µs; unreadable ones are 0, False."""
+    if not texts:
+        return np.empty(0, np.int64), np.empty(0, np.bool_)
     lengths = np.fromiter(map(len, texts), np.int64, len(texts))
     width = min(_WIDTH, int(lengths.max(initial=1)))
     # One row per text, zero-padded, then column after column: Horner over all texts at once.

@@ -9,6 +9,7 @@ import zipfile
 import zlib
 from collections.abc import Generator, Iterator
 from pathlib import Path
+from shlex import quote
 from typing import IO
 
 from isal import igzip_lib
@@ -76,6 +77,7 @@ class Unpacked:
     def _gunzip(self, file: IO[bytes]) -> Iterator[bytes]:
         member = igzip_lib.IgzipDecompressor(flag=igzip_lib.DECOMP_GZIP)
         packed = b""
+        start = out = 0
         while True:
             if member.eof:
                 # Members may follow each other, and tape-like tools pad with zeros.
@@ -85,6 +87,7 @@ class Unpacked:
                 if not packed.startswith(GZIP_MAGIC):
                     self.cut = "bytes that are not gzip follow its data" if packed else ""
                     return
+                start, out = file.tell() - len(packed), 0
                 member = igzip_lib.IgzipDecompressor(flag=igzip_lib.DECOMP_GZIP)
             elif member.needs_input:
                 packed = file.read(_PACKED_BLOCK)
@@ -98,8 +101,12 @@ class Unpacked:
                 block = member.decompress(packed, self._options.chunk_bytes)
             except (igzip_lib.error, ValueError) as e:  # type: ignore[misc]  # its stub takes the class for an instance
                 self.cut = f"the gzip data is damaged ({e})"
+                file.seek(start)
+                _skip_gzip_header(file)
+                yield from _up_to_damage(file, out)
                 return
             if block:
+                out += len(block)
                 yield block
 
     def _unzip(self, file: IO[bytes]) -> Iterator[bytes]:
@@ -107,23 +114,76 @@ class Unpacked:
             archive = zipfile.ZipFile(file)
         except zipfile.BadZipFile as e:
             raise CorruptTrace(f"{self.path} is a broken zip: {e}", "Copy it again from where it was recorded") from e
-        members = [m for m in archive.infolist() if not m.is_dir()]
+        members = [m for m in archive.infolist() if not m.filename.endswith("/")]
         if len(members) != 1:
             raise InputError(
                 f"{self.path} is a zip of {len(members)} files; one trace per zip is read",
-                f"Unpack it and give the directory: unzip {self.path.name} -d traces",
+                f"Unpack it and give the directory: unzip {quote(self.path.name)} -d traces",
             )
+        if members[0].compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):
+            raise InputError(f"{self.path} cannot be unpacked: its file is not packed by deflate", self._unzip_first())
         self._total = members[0].file_size
+        start = out = 0
         try:
             with archive.open(members[0]) as stored:
+                start = file.tell()  # the header of the member has been read
                 while block := stored.read(self._options.chunk_bytes):
                     self._report(stored.tell())
+                    out += len(block)
                     yield block
         except (zipfile.BadZipFile, zlib.error, EOFError) as e:
             self.cut = f"the zip data is damaged ({e})"
-        except (RuntimeError, NotImplementedError) as e:  # encrypted, or packed by a method the standard library lacks
-            raise InputError(f"{self.path} cannot be unpacked: {e}", f"Unpack it first: unzip {self.path.name}") from e
+            if members[0].compress_type == zipfile.ZIP_DEFLATED:
+                file.seek(start)
+                yield from _up_to_damage(file, out)
+            else:
+                file.seek(start + out)
+                while block := file.read(min(self._options.chunk_bytes, max(0, members[0].file_size - out))):
+                    out += len(block)
+                    yield block
+        except (RuntimeError, NotImplementedError) as e:  # encrypted, or patched data
+            raise InputError(f"{self.path} cannot be unpacked: {e}", self._unzip_first()) from e
+
+    def _unzip_first(self) -> str:
+        return f"Unpack it first: unzip {quote(self.path.name)}"
 
     def _report(self, done: int) -> None:
         if self._options.progress is not None:
             self._options.progress(done, self._total)
+
+
+def _up_to_damage(file: IO[bytes], skip: int) -> Iterator[bytes]:
+    """What can be unpacked of the deflated data at the file's position without the first `skip` bytes, whatever its checksum says.
+
+    A decoder gives nothing of the call in which it meets damage, so calls get shorter there. Only damaged files pay for it.
+    """
+    decoder = zlib.decompressobj(-zlib.MAX_WBITS)
+    packed = b""
+    size = _PACKED_BLOCK
+    while size and not decoder.eof:
+        packed = packed or file.read(_PACKED_BLOCK)
+        before = decoder.copy()
+        try:
+            block = decoder.decompress(packed, size)
+        except zlib.error:
+            decoder = before
+            size //= 2
+            continue
+        if not packed and not block:
+            return
+        packed = decoder.unconsumed_tail
+        yield block[skip:]
+        skip = max(0, skip - len(block))
+
+
+def _skip_gzip_header(file: IO[bytes]) -> None:
+    """Moves behind the header of a gzip member (RFC 1952, section 2.3)."""
+    flags = file.read(10)[3:4]
+    extra, name, comment, checksum = ((flags or b"\0")[0] & bit for bit in (4, 8, 16, 2))
+    if extra:
+        file.seek(int.from_bytes(file.read(2), "little"), 1)
+    for text in (name, comment):
+        while text and file.read(1).strip(b"\0"):
+            pass
+    if checksum:
+        file.read(2)
