@@ -287,3 +287,88 @@ def test_the_step_thread_is_the_one_that_launches_most_however_many_kernels_a_gr
         b.kernel(140 + 10 * k, 150 + 10 * k, correlation=9, node=k + 1)
     trace = b.trace()
     assert trace.threads[analyse(trace, pattern="none")[1].step_thread].tid == 1
+
+
+def launching(lost=(), *, steps=4, each=10, call="cudaLaunchKernel", named=True):
+    """Steps of 1 ms with ten launches, a kernel of 80 µs behind each; launches in `lost` (step, number) have none."""
+    b = Build()
+    for step in range(steps):
+        at = step * MS
+        if named:
+            b.range(at, at + 990 * US, f"ProfilerStep#{step + 3}")
+        for k in range(each):
+            launch = (at + 95 * US * k, at + 95 * US * k + 5 * US)
+            if (step, k) in lost:
+                b.call(*launch, call, correlation=10_000 + 100 * step + k)
+            else:
+                b.kernel(launch[0] + 10 * US, launch[0] + 90 * US, launch=launch, call=call)
+    return b
+
+
+HALF_OF_THE_THIRD = {(2, k) for k in range(1, 10, 2)}
+
+
+@pytest.mark.parametrize("call", ["cudaLaunchKernel", "cudaGraphLaunch", "hipGraphLaunch"])
+def test_a_step_that_lacks_kernels_is_partial_and_names_no_host_cause(call):
+    _, steps, _, idle, partition = analyse(launching(HALF_OF_THE_THIRD, call=call).trace())
+    assert steps.windows[2].partial == "5 of its 10 kernel launches have no kernel in the trace"
+    assert steps.used == (False, True, False, True)
+    assert {Reason(int(r)) for r in idle.reason[idle.window == 2]} == {Reason.KERNELS_NOT_RECORDED}
+    assert partition.class_ns[2][StepClass.LAUNCH_BOUND] == 0
+    # The missing kernels ran until the next step began, as far as is known, so nothing of their time falls into it.
+    assert steps.windows[2].end_ns == 3 * MS
+    assert partition.class_ns[3][StepClass.UNATTRIBUTED] == 0
+
+
+def test_steps_without_kernels_are_not_time_of_the_next_one():
+    steps = analyse(launching({(s, k) for s in (0, 1) for k in range(10)}).trace())[1]
+    assert [w.start_ns for w in steps.windows] == [0, MS, 2 * MS, 2 * MS + 945 * US]
+    assert steps.used == (False, False, True, True)
+
+
+def test_where_every_step_lacks_kernels_the_steps_are_used_and_it_is_said():
+    lost = {(s, k) for s in range(4) for k in range(0, 9, 2)}
+    _, steps, _, _, partition = analyse(launching(lost).trace())
+    assert (steps.used, steps.fallback) == ((True,) * 4, "no step is complete")
+    assert partition.class_ns[:, StepClass.LAUNCH_BOUND].sum() == 0
+
+
+def test_without_steps_the_whole_capture_may_lack_kernels():
+    lost = {(s, k) for s in range(4) for k in range(1, 10, 2)}
+    _, steps, _, idle, _ = analyse(launching(lost, named=False).trace())
+    assert steps.windows[0].launch_coverage == (20, 39)  # the last one was launched after all that is recorded
+    assert {Reason(int(r)) for r in idle.reason} == {Reason.KERNELS_NOT_RECORDED}
+
+
+def test_a_tenth_of_the_kernels_may_be_missing():
+    steps = analyse(launching({(2, 1)}).trace())[1]
+    assert (steps.windows[2].launch_coverage, steps.windows[2].partial) == ((9, 10), "")
+
+
+def test_launches_that_a_graph_captures_lack_no_kernel():
+    b = launching(HALF_OF_THE_THIRD)
+    for k in range(1, 10, 2):
+        at = 2 * MS + 95 * US * k
+        b.call(at - 2 * US, at - US, "cudaStreamBeginCapture", thread=2).call(at + 6 * US, at + 7 * US, "cudaStreamEndCapture", thread=2)
+    assert analyse(b.trace())[1].windows[2].launch_coverage == (5, 5)
+    b = launching(HALF_OF_THE_THIRD).call(2 * MS + 90 * US, 2 * MS + 91 * US, "cudaStreamBeginCapture")
+    assert analyse(b.trace())[1].windows[2].launch_coverage == (1, 1)  # a capture that never ended
+
+
+def test_two_calls_with_one_id_are_one_launch():
+    b = launching()
+    for start, end, thread, _, correlation in list(b.calls):
+        b.calls.append((start + US, end - US, thread, b.code("cuLaunchKernel"), correlation))
+    assert [w.launch_coverage for w in analyse(b.trace())[1].windows] == [(20, 20)] * 4
+
+
+def test_a_capture_that_lacks_kernels_at_its_end_reaches_no_further_than_itself():
+    b = Build()
+    for start in (0, 100 * MS):
+        for i in range(2):
+            at = start + i * MS
+            b.range(at, at + MS, f"ProfilerStep#{start // MS + i}")
+            b.kernel(at + 100 * US, at + 900 * US, launch=(at + 10 * US, at + 20 * US))
+            b.call(at + 30 * US, at + 40 * US, "cudaLaunchKernel", correlation=5000 + at)
+    steps = analyse(b.trace(windows_ns=((0, 3 * MS), (99 * MS, 103 * MS))))[1]
+    assert [(w.label, w.duration_ns) for w in steps.windows][2] == ("between captures", 98 * MS + 100 * US)

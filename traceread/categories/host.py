@@ -39,6 +39,8 @@ class CallRole(IntEnum):
     KERNEL_LAUNCH = 1
     GRAPH_LAUNCH = 2
     HOST_FUNCTION = 3
+    CAPTURE_BEGIN = 4
+    CAPTURE_END = 5
 
 
 _MAX_NAME = 4096
@@ -82,7 +84,7 @@ def _find(meanings: Iterable[str], section: str, name: str) -> str | None:
 
 
 _BLOCKERS = tuple(b.name.lower() for b in Blocker if b is not Blocker.NONE)
-_ROLES = {"kernel_launch": CallRole.KERNEL_LAUNCH, "graph_launch": CallRole.GRAPH_LAUNCH, "host_function": CallRole.HOST_FUNCTION}
+_ROLES = {role.name.lower(): role for role in CallRole if role is not CallRole.OTHER}
 _SECTION = {RangeKind.OP: "ranges", RangeKind.ANNOTATION: "ranges", RangeKind.LOADING: "ranges", RangeKind.PYTHON: "frames"}
 
 

@@ -71,6 +71,7 @@ class Reason(IntEnum):
     HOST_EXECUTION = 14
     LAUNCHES_NOT_RECORDED = 15
     BETWEEN_CAPTURES = 16
+    KERNELS_NOT_RECORDED = 17
 
     @property
     def text(self) -> str:
@@ -101,6 +102,7 @@ _TEXT = {
     Reason.HOST_EXECUTION: "host code between launches",
     Reason.LAUNCHES_NOT_RECORDED: "launches not recorded",
     Reason.BETWEEN_CAPTURES: "between two captures, nothing was recorded",
+    Reason.KERNELS_NOT_RECORDED: "kernels not recorded",
 }
 
 _INFERRED = frozenset((Reason.SILENT_BEFORE_INPUT_COPY, Reason.RESTART_AFTER_WAIT, Reason.HOST_EXECUTION))

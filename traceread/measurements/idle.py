@@ -599,17 +599,19 @@ def _time_in(start: IntColumn, end: IntColumn, window_start: IntColumn, window_e
 
 
 def _without_host_causes_where_unknown(idle: Idle, trace: Trace, launches: Launches, steps: Steps) -> Idle:
-    """Windows in which launches are recorded for less than 90 % of the GPU time name no host cause."""
+    """No host cause in windows with launches for less than 90 % of the GPU time, or with activities for less than 90 % of the launches."""
     if not len(idle):
         return idle
     known, total = launch_share(trace, launches, steps)
-    unknown = 10 * known < 9 * total
+    lacking = np.array([w.lacks_kernels for w in steps.windows], bool)
+    unknown = (10 * known < 9 * total) | lacking
     if not unknown.any():
         return idle
     host = np.isin(idle.cause, [int(c) for c in HOST_CLASSES]) & unknown[idle.window]
+    reason = np.where(lacking, Reason.KERNELS_NOT_RECORDED, Reason.LAUNCHES_NOT_RECORDED)[idle.window]
     return idle.replace(
         cause=np.where(host, StepClass.UNATTRIBUTED, idle.cause),
-        reason=np.where(host, Reason.LAUNCHES_NOT_RECORDED, idle.reason),
+        reason=np.where(host, reason, idle.reason),
         source=np.where(host, -1, idle.source),
         recorded=np.where(host, 1, idle.recorded),
     )

@@ -17,7 +17,7 @@ from traceread import intervals
 from traceread.categories.host import CallRole, HostNames
 from traceread.errors import SelectionError
 from traceread.measurements.launches import Launches
-from traceread.model import ActivityKind, IntColumn, RangeKind, Trace
+from traceread.model import ActivityKind, ByteColumn, IntColumn, RangeKind, Trace
 
 BETWEEN = "between steps"
 BETWEEN_CAPTURES = "between captures"
@@ -71,7 +71,7 @@ class Window:
         partial: why the step is incomplete, "" if it is complete.
         thread: thread of the host range, -1 if there is none.
         host_start_ns, host_end_ns: the host time whose launches belong to this window.
-        launch_coverage: activities' share of the kernel launches the host made in it, (matched, made).
+        launch_coverage: how many launches of kernels and graphs the host made in it own activities, and how many it made.
     """
 
     label: str
@@ -89,6 +89,11 @@ class Window:
     def duration_ns(self) -> int:
         """Length of the window."""
         return self.end_ns - self.start_ns
+
+    @property
+    def lacks_kernels(self) -> bool:
+        """Whether more than a tenth of its launches own no activity: what runs on the GPU meanwhile is not known."""
+        return _lacks_kernels(*self.launch_coverage)
 
 
 @dataclass(frozen=True, eq=False)
@@ -152,10 +157,10 @@ def find_steps(trace: Trace, launches: Launches, options: StepOptions, host_name
         inferred = infer_segments(trace, launches)
         if inferred is not None:
             return _steps_from(trace, launches, inferred, host_names)
-        return _whole_capture(trace, launches)
+        return _whole_capture(trace, launches, host_names)
     family = None if options.pattern == "none" else find_family(trace, options.pattern, host_names)
     if family is None or not launches.known.any():
-        return _whole_capture(trace, launches)
+        return _whole_capture(trace, launches, host_names)
     segments = _segments(trace, launches, family, max(options.micro_steps, 1))
     return _steps_from(trace, launches, segments, host_names)
 
@@ -287,10 +292,15 @@ def _with_betweens(steps: HostSegments, launches: Launches) -> HostSegments:
 
 def _steps_from(trace: Trace, launches: Launches, segments: HostSegments, host_names: HostNames) -> Steps:
     segment_of = _segment_of(segments, launches)
-    ends = _window_ends(trace, segments, segment_of)
-    coverage = _launch_coverage(trace, launches, segments, host_names)
+    coverage = _launch_coverage(trace, launches, segments.start, segments.end, host_names)
     captures = _captures(trace)
     capture = np.searchsorted(np.array([start for start, _ in captures[1:]], np.int64), segments.start, side="right").tolist()
+    # The work between two steps is over when the next one starts, not before; so is that of a step whose kernels are missing.
+    until_next = [kind is WindowKind.BETWEEN or _lacks_kernels(*c) for kind, c in zip(segments.kind, coverage, strict=True)]
+    ends = _window_ends(trace, segments, segment_of)
+    for i in range(len(ends) - 1):
+        if until_next[i] and capture[i] == capture[i + 1]:
+            ends[i] = max(ends[i], int(segments.start[i + 1]))
     begin = _first_begin(trace, launches, int(segments.start[0]), captures[capture[0]])
     windows: list[Window] = []
     position = np.full(len(segments.label) + 1, -1)  # of a segment among the windows; -1 stays -1
@@ -346,9 +356,6 @@ def _window_ends(trace: Trace, segments: HostSegments, window_of: npt.NDArray[np
     np.maximum.at(by_kernels, window_of[work], activities.end_ns[work])
     np.maximum.at(by_all, window_of[mine], activities.end_ns[mine])
     ends = np.where(by_kernels > none, by_kernels, by_all)
-    for i, kind in enumerate(segments.kind):
-        if kind is WindowKind.BETWEEN:  # the work between two steps is over when the next step starts, not before
-            ends[i] = max(int(ends[i]), int(segments.start[i + 1]))
     return [int(end) for end in ends]
 
 
@@ -394,16 +401,31 @@ def launched_before_capture(trace: Trace, launches: Launches, inside: npt.NDArra
     return result
 
 
-def _launch_coverage(trace: Trace, launches: Launches, segments: HostSegments, host_names: HostNames) -> list[tuple[int, int]]:
+def _launch_coverage(trace: Trace, launches: Launches, start: IntColumn, end: IntColumn, host_names: HostNames) -> list[tuple[int, int]]:
+    """For each stretch of host time how many of its launches of kernels and graphs own activities, and how many it made."""
     calls = trace.calls
     roles = host_names.call_roles(trace.names, calls.name)
-    made = (roles == CallRole.KERNEL_LAUNCH) & (calls.correlation > 0)
-    i = np.searchsorted(segments.start, calls.start_ns, side="right") - 1
-    made &= (i >= 0) & (calls.start_ns < segments.end[np.maximum(i, 0)])
-    count = len(segments.label)
-    total = np.bincount(i[made], minlength=count)
-    matched = np.bincount(i[made & (launches.owners > 0)], minlength=count)
+    made = ((roles == CallRole.KERNEL_LAUNCH) | (roles == CallRole.GRAPH_LAUNCH)) & (calls.correlation > 0)
+    made &= ~intervals.holds(_graph_captures(trace, roles), calls.start_ns)
+    i = np.searchsorted(start, calls.start_ns, side="right") - 1
+    made &= (i >= 0) & (calls.start_ns < end[np.maximum(i, 0)])
+    total = np.bincount(i[made], minlength=len(start))
+    # A runtime call and the driver call it makes carry one id, and one of them owns what was launched.
+    recorded = np.isin(calls.correlation, calls.correlation[launches.owners > 0])
+    matched = np.bincount(i[made & recorded], minlength=len(start))
     return list(zip(matched.tolist(), total.tolist(), strict=True))
+
+
+def _graph_captures(trace: Trace, roles: ByteColumn) -> intervals.Intervals:
+    """When the process was capturing CUDA graphs: what is launched then runs when the graph is launched."""
+    calls = trace.calls
+    begin = calls.start_ns[roles == CallRole.CAPTURE_BEGIN]
+    ends = np.append(np.sort(calls.end_ns[roles == CallRole.CAPTURE_END]), np.iinfo(np.int64).max)
+    return intervals.union(begin, ends[np.searchsorted(ends, begin)])
+
+
+def _lacks_kernels(matched: int, made: int) -> bool:
+    return 10 * matched < 9 * made
 
 
 def _why_partial(window: Window, still_open: bool, last: bool, truncated: bool) -> str:
@@ -413,9 +435,11 @@ def _why_partial(window: Window, still_open: bool, last: bool, truncated: bool) 
         return "still running when the capture ended"
     if last and truncated:
         return "the file ends early"
-    matched, made = window.launch_coverage
-    if last and 10 * matched < 9 * made:
-        return f"the capture ended before {made - matched} of its {made} kernel launches ran"
+    if window.lacks_kernels:
+        matched, made = window.launch_coverage
+        if last:
+            return f"the capture ended before {made - matched} of its {made} kernel launches ran"
+        return f"{made - matched} of its {made} kernel launches have no kernel in the trace"
     return ""
 
 
@@ -447,7 +471,7 @@ def _busiest_thread(trace: Trace, launches: Launches) -> int:
     return int(np.bincount(threads).argmax()) if len(threads) else -1
 
 
-def _whole_capture(trace: Trace, launches: Launches) -> Steps:
+def _whole_capture(trace: Trace, launches: Launches, host_names: HostNames) -> Steps:
     """One window from the first activity's start to the last activity's end; one per capture where the rank has several."""
     activities = trace.activities
     windows: list[Window] = []
@@ -456,6 +480,10 @@ def _whole_capture(trace: Trace, launches: Launches) -> Steps:
         mine = np.flatnonzero((activities.start_ns >= start) & (activities.start_ns < end))
         if not len(mine):
             continue
+        launched = mine[launches.known[mine]]
+        # What was launched after all that is recorded would run after the window.
+        last = launches.start_ns[launched].max(initial=start)
+        covered = _launch_coverage(trace, launches, np.array([start]), np.array([last + 1]), host_names)
         window = Window(
             label=WHOLE,
             number=-1,
@@ -464,11 +492,12 @@ def _whole_capture(trace: Trace, launches: Launches) -> Steps:
             end_ns=int(activities.end_ns[mine].max()),
             host_start_ns=start,
             host_end_ns=end,
+            launch_coverage=covered[0],
         )
         if windows:
             window = replace(window, start_ns=max(window.start_ns, windows[-1].end_ns), end_ns=max(window.end_ns, windows[-1].end_ns))
             windows.append(Window(BETWEEN_CAPTURES, -1, WindowKind.BETWEEN, windows[-1].end_ns, window.start_ns))
-        window_of[mine[launches.known[mine]]] = len(windows)
+        window_of[launched] = len(windows)
         windows.append(window)
     used = tuple(w.kind is WindowKind.WHOLE for w in windows)
     return Steps(StepSource.WHOLE_CAPTURE, "", tuple(windows), window_of, used, (), "", _busiest_thread(trace, launches))
