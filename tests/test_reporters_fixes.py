@@ -2,7 +2,7 @@ from dataclasses import replace
 
 import reporter_profiles as profiles
 
-from traceread.findings import Finding, Skipped
+from traceread.findings import Evidence, Finding, Skipped
 from traceread.measurements.classes import StepClass
 from traceread.reporters.fixes import fix_listing, fixes_sentence, not_looked_at, quality_text, saving_text
 from traceread.rules.fix_list import FixList, ReplayQuality
@@ -45,6 +45,8 @@ def test_savings_in_words():
     loss = Finding("x", saving_kind="size of the loss", loss_ns=((StepClass.DATA_WAIT, 3 * MS),))
     assert saving_text(loss) == "costs 3.00 ms a step"
     assert saving_text(Finding("x")) == ""
+    capture = (Evidence(0, "whole capture", 0, 10),)
+    assert saving_text(replayed(evidence=capture)) == "saves 5.00 ms, the capture then takes 35.0 ms"
 
 
 def test_quality_in_words():

@@ -208,6 +208,16 @@ def test_a_loader_in_the_training_process_is_what_more_workers_help():
     assert first.step_ns_after == pytest.approx(after.fix_list.step_ns, rel=0.15)  # four workers do not make every wait go
 
 
+def test_advice_on_all_to_alls_is_about_what_they_exchange(tmp_path):
+    experts = report_of(simulate(SCENARIOS["moe-imbalance"]), tmp_path)
+    [finding] = [f for f in experts.findings if f.rule == "exposed-communication"]
+    assert "DeepEP" in finding.fix
+    assert "TorchRec" not in finding.fix
+    [finding] = [f for f in real("kineto/dlrm_graph_pair/graphed_rank1of2.json.gz").findings if f.rule == "exposed-communication"]
+    assert "TorchRec" in finding.fix
+    assert "DeepEP" not in finding.fix
+
+
 def test_graph_nodes_that_were_not_recorded_make_savings_unknown():
     report = real("kineto/compile_graph_a100.json.gz")
     assert report.fix_list.quality.reason

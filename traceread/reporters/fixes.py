@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 from traceread.findings import Finding
-from traceread.measurements.steps import StepSource
+from traceread.measurements.steps import WHOLE, StepSource
 from traceread.names import kernel_title, shorten
 from traceread.report import Report
 from traceread.reporters.document import Block, Listing, Paragraph, Tone
@@ -84,14 +84,15 @@ def _saving(finding: Finding) -> str:
 
 def saving_text(finding: Finding) -> str:
     """What a finding saves and the step after it: "saves 400 ms, the step then takes 3.20 s, MFU 48.5 %"; "" where nothing is known."""
+    whole = any(e.step == WHOLE for e in finding.evidence)
     if finding.saving_kind == SIZE_OF_LOSS:
-        return f"costs {duration(finding.total_loss_ns)} a step"
+        return f"costs {duration(finding.total_loss_ns)}{'' if whole else ' a step'}"
     if finding.saving_kind != REPLAYED or finding.saving_ns is None or finding.step_ns_after is None:
         return ""
     if not finding.saving_ns:
         return f"saves nothing more after the fixes above, {duration(finding.saving_alone_ns or 0)} by itself"
     mfu = "" if finding.mfu_after is None else f", MFU {part(finding.mfu_after)}"
-    return f"saves {duration(finding.saving_ns)}, the step then takes {duration(finding.step_ns_after)}{mfu}"
+    return f"saves {duration(finding.saving_ns)}, the {'capture' if whole else 'step'} then takes {duration(finding.step_ns_after)}{mfu}"
 
 
 def quality_text(quality: ReplayQuality) -> str:

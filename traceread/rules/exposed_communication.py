@@ -65,12 +65,6 @@ _ADVICE = {
         "fully_shard(reshard_after_forward=False) where memory allows; HSDP (a 2-D device mesh); Megatron: overlap_param_gather",
         (_FSDP,),
     ),
-    Operation.ALL_TO_ALL: _Advice(
-        "experts: run the shared expert or the next microbatch beside the dispatch, use DeepEP or another kernel that needs no host "
-        "synchronisation, keep expert groups within a node; embedding tables: TorchRec's TrainPipelineSparseDist, which exchanges the "
-        "next batch's inputs beside this one's computation, and quantised exchange (torchrec.distributed.fbgemm_qcomm_codec)",
-        ("https://github.com/deepseek-ai/DeepEP", "https://github.com/meta-pytorch/torchrec"),
-    ),
     Operation.SEND_RECV: _Advice(
         "pipeline stages wait for each other: more microbatches per step, an interleaved or zero-bubble schedule, equal stages",
         ("https://docs.pytorch.org/docs/stable/distributed.pipelining.html",),
@@ -86,6 +80,20 @@ _IN_THE_FORWARD = _Advice(
 )
 """An all-reduce that no gradient needs."""
 
+_EXPERTS = _Advice(
+    "experts: run the shared expert or the next microbatch beside the dispatch, use DeepEP or another kernel that needs no host "
+    "synchronisation, keep expert groups within a node",
+    ("https://github.com/deepseek-ai/DeepEP",),
+)
+_TABLES = _Advice(
+    "embedding tables: TorchRec's TrainPipelineSparseDist, which exchanges the next batch's inputs beside this one's computation, and "
+    "quantised exchange (torchrec.distributed.fbgemm_qcomm_codec)",
+    ("https://github.com/meta-pytorch/torchrec",),
+)
+_LOOKS_UP_TABLES = 10
+"""All-to-alls are taken to exchange embeddings where looking them up takes a tenth of the compute kernels' time: experts' models spend
+less than a hundredth on it."""
+
 _LIKE = {Operation.SEND: Operation.SEND_RECV, Operation.RECV: Operation.SEND_RECV}
 
 
@@ -98,11 +106,7 @@ def exposed_communication(facts: Facts) -> Iterator[Finding]:
         if not facts.worth(exposed):
             continue
         place = place_in_step(facts, which)
-        advice = _ADVICE.get(_LIKE.get(operation, operation), _Advice("", ()))
-        if operation is Operation.ALL_REDUCE and place == "within the forward":
-            advice = _IN_THE_FORWARD
-        elif operation is Operation.ALL_REDUCE and not place:
-            advice = _Advice(f"{advice.fix}; {_IN_THE_FORWARD.fix}", (*advice.docs, *_IN_THE_FORWARD.docs))
+        advice = _advice(facts, operation, place)
         a = facts.trace.activities
         whole = int((a.end_ns - a.start_ns)[loss.activities].sum())
         name = title_of(operation)
@@ -114,3 +118,16 @@ def exposed_communication(facts: Facts) -> Iterator[Finding]:
             fix=advice.fix,
             docs=advice.docs,
         )
+
+
+def _advice(facts: Facts, operation: Operation, place: str) -> _Advice:
+    if operation is Operation.ALL_TO_ALL:
+        compute = [row for row in facts.kernels.rows if row.category == "compute"]
+        tables = sum(row.total_ns for row in compute if row.family == "embedding")
+        return _TABLES if tables * _LOOKS_UP_TABLES >= sum(row.total_ns for row in compute) > 0 else _EXPERTS
+    advice = _ADVICE.get(_LIKE.get(operation, operation), _Advice("", ()))
+    if operation is not Operation.ALL_REDUCE or place not in ("", "within the forward"):
+        return advice
+    if place:
+        return _IN_THE_FORWARD
+    return _Advice(f"{advice.fix}; {_IN_THE_FORWARD.fix}", (*advice.docs, *_IN_THE_FORWARD.docs))

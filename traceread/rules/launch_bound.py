@@ -16,7 +16,8 @@ How to confirm. Double the batch size: if the step hardly gets longer, the host 
 profiler: if that is much shorter, much of this is the profiler's own weight.
 
 What to try. torch.compile(mode="reduce-overhead"), which captures CUDA graphs, or torch.cuda.make_graphed_callables for parts with static
-shapes; larger microbatches; fused modules and optimizers so that fewer kernels are launched; no Python work between launches.
+shapes; larger microbatches; fused modules and optimizers so that fewer kernels are launched; no Python work between launches. vLLM and
+other inference servers: run with their CUDA graphs, not with enforce_eager.
 
 When it is fine. With small test inputs. CUDA graphs need static shapes and no synchronisation inside; where kernels are long enough for
 the host to get ahead, they gain nothing.

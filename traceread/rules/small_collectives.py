@@ -13,7 +13,8 @@ In a PyTorch trace. The same; In msg nelems of a few thousand.
 How to confirm. nccl-tests with the same size: the time hardly depends on the size.
 
 What to try. Larger buckets (DDP bucket_cap_mb, ZeRO reduce_bucket_size and allgather_bucket_size), larger FSDP units, coalesced calls
-(torch.distributed all_gather_into_tensor on one flat tensor, _coalescing_manager), one all-reduce for all metrics.
+(torch.distributed all_gather_into_tensor on one flat tensor, _coalescing_manager), one all-reduce for all metrics. Tensor parallelism:
+fewer ranks in a group, and a kernel that does the all-reduce and the norm after it at once (vLLM, TensorRT-LLM and FlashInfer have one).
 
 When it is fine. Where they are hidden.
 
