@@ -1,3 +1,4 @@
+import numpy as np
 import pytest
 from building import MS, US, Build, analyse
 
@@ -5,7 +6,7 @@ from traceread.categories.host import HostNames
 from traceread.errors import SelectionError
 from traceread.measurements.classes import Reason, StepClass
 from traceread.measurements.steps import StepSource, WindowKind
-from traceread.model import ActivityKind, CopyKind, RangeKind
+from traceread.model import ActivityKind, CopyKind, Elsewhere, RangeKind
 
 
 def windows(trace, **more):
@@ -372,3 +373,9 @@ def test_a_capture_that_lacks_kernels_at_its_end_reaches_no_further_than_itself(
             b.call(at + 30 * US, at + 40 * US, "cudaLaunchKernel", correlation=5000 + at)
     steps = analyse(b.trace(windows_ns=((0, 3 * MS), (99 * MS, 103 * MS))))[1]
     assert [(w.label, w.duration_ns) for w in steps.windows][2] == ("between captures", 98 * MS + 100 * US)
+
+
+def test_work_on_other_gpus_of_the_process_is_not_missing():
+    b = launching(HALF_OF_THE_THIRD)
+    elsewhere = Elsewhere(np.array([10_200 + k for k in range(1, 10, 2)]))
+    assert analyse(b.trace(elsewhere=elsewhere))[1].windows[2].launch_coverage == (5, 5)

@@ -499,6 +499,19 @@ def test_correlation_ids_that_go_on_are_left_alone(tmp_path):
     assert trace.capture_ns == (UTC, UTC + 15_000)
 
 
+def test_work_on_other_gpus_is_known_in_every_capture(tmp_path):
+    for window in range(2):
+        export = NsysExport()
+        for device in range(2):
+            at = 10_000 * window + 100 * device
+            export.launch(at, at + 10, at + 20, correlation=1 + device, device=device)
+        export.write(tmp_path / f"w{window}.sqlite")
+    for trace in load(tmp_path).traces:
+        both = np.concatenate((trace.activities.correlation, trace.elsewhere.correlation))
+        assert len(trace.elsewhere) == 2
+        assert sorted(both.tolist()) == sorted(trace.calls.correlation.tolist())
+
+
 def test_successive_captures_without_a_rank_are_one_rank(tmp_path):
     for window in range(2):
         for pid in (100, 200):

@@ -319,6 +319,8 @@ def test_one_trace_per_gpu_that_worked(tmp_path):
     assert second.device == Device(1, "NVIDIA L4", 24, 58)
     assert second.calls is first.calls
     assert second.ranges is first.ranges
+    assert first.elsewhere.correlation.tolist() == [77]
+    assert second.elsewhere.correlation.tolist() == [1, 2, 3, 11, 12, 13]
     assert Capability.COPY_KINDS not in second.recorded
 
 

@@ -280,6 +280,7 @@ def test_one_process_with_two_devices_shares_its_host_tables(read):
     assert first.calls is second.calls
     assert first.threads is second.threads
     assert len(first.calls) == 2
+    assert [trace.elsewhere.correlation.tolist() for trace in (first, second)] == [[2], [1]]
 
 
 def test_waits_go_to_the_device_that_owns_the_stream(read):

@@ -249,6 +249,18 @@ class StreamWaits(Table):
 
 
 @dataclass(frozen=True, eq=False)
+class Elsewhere(Table):
+    """Launches of the same process whose work is on its other GPUs: they lack nothing here. Sorted."""
+
+    correlation: IntColumn = column("int64", "", "correlation id of the launch")
+
+    @classmethod
+    def of(cls, correlation: IntColumn) -> Self:
+        """The table of the work with these correlation ids."""
+        return cls(np.unique(correlation[correlation > 0]))
+
+
+@dataclass(frozen=True, eq=False)
 class CollectiveRecords(Table):
     """What was recorded about collective operations: one row per host range, or per kernel that carries it. Sorted by start."""
 
@@ -339,6 +351,7 @@ class Trace:
         collective_records: what was recorded about collective operations.
         groups: the process groups they belong to.
         matrix_ops: operators that multiply matrices, where shapes are recorded.
+        elsewhere: launches that the calls hold and whose work is on other GPUs of the process.
         recorded: what the trace holds.
         versions: tool and library versions worth showing, such as {"nsys": "2025.1.3", "schema": "3.17.2"}.
         notices: warnings about this trace.
@@ -373,6 +386,7 @@ class Trace:
     collective_records: CollectiveRecords = field(default_factory=CollectiveRecords.empty)
     groups: tuple[ProcessGroup, ...] = ()
     matrix_ops: MatrixOps = field(default_factory=MatrixOps.empty)
+    elsewhere: Elsewhere = field(default_factory=Elsewhere.empty)
 
     def __repr__(self) -> str:
         return f"<Trace rank {self.rank}, {len(self.activities)} activities, {self.device.name or 'unknown device'}, {self.source}>"

@@ -407,12 +407,16 @@ def _launch_coverage(trace: Trace, launches: Launches, start: IntColumn, end: In
     roles = host_names.call_roles(trace.names, calls.name)
     made = ((roles == CallRole.KERNEL_LAUNCH) | (roles == CallRole.GRAPH_LAUNCH)) & (calls.correlation > 0)
     made &= ~intervals.holds(_graph_captures(trace, roles), calls.start_ns)
-    i = np.searchsorted(start, calls.start_ns, side="right") - 1
-    made &= (i >= 0) & (calls.start_ns < end[np.maximum(i, 0)])
-    total = np.bincount(i[made], minlength=len(start))
+    made &= ~np.isin(calls.correlation, trace.elsewhere.correlation)
+    rows = np.flatnonzero(made)
+    i = np.searchsorted(start, calls.start_ns[rows], side="right") - 1
+    inside = (i >= 0) & (calls.start_ns[rows] < end[np.maximum(i, 0)])
+    i, rows = i[inside], rows[inside]
+    total = np.bincount(i, minlength=len(start))
     # A runtime call and the driver call it makes carry one id, and one of them owns what was launched.
-    recorded = np.isin(calls.correlation, calls.correlation[launches.owners > 0])
-    matched = np.bincount(i[made & recorded], minlength=len(start))
+    recorded = launches.owners[rows] > 0
+    recorded[~recorded] = np.isin(calls.correlation[rows[~recorded]], calls.correlation[launches.owners > 0])
+    matched = np.bincount(i[recorded], minlength=len(start))
     return list(zip(matched.tolist(), total.tolist(), strict=True))
 
 

@@ -28,6 +28,7 @@ from traceread.model import (
     Category,
     CopyKind,
     Device,
+    Elsewhere,
     RangeKind,
     Ranges,
     StreamWaits,
@@ -291,7 +292,8 @@ class _Capture:
         devices = np.unique(activities.device).tolist() if len(activities) else [NOT_RECORDED]
         result = []
         for device in devices:
-            own = activities if len(devices) == 1 else activities.take(activities.device == device)
+            here = activities.device == device
+            own = activities if len(devices) == 1 else activities.take(here)
             result.append(
                 Trace(
                     rank=max(rank, -1),
@@ -317,6 +319,7 @@ class _Capture:
                     collective_records=records,
                     groups=groups,
                     matrix_ops=matrices,
+                    elsewhere=Elsewhere.of(activities.correlation[~here]),
                 )
             )
         return result

@@ -20,7 +20,7 @@ import numpy as np
 import numpy.typing as npt
 
 from traceread.errors import CorruptTrace, InputError, LimitExceeded, Notice, TraceNotFound, UnknownFormat, UnsupportedSchema
-from traceread.model import NOT_RECORDED, Activities, Calls, Capability, CollectiveRecords, RangeKind, Ranges, Trace
+from traceread.model import NOT_RECORDED, Activities, Calls, Capability, CollectiveRecords, Elsewhere, RangeKind, Ranges, Trace
 from traceread.readers import nsys_collectives, nsys_gpu, nsys_host, nsys_job, nsys_waits
 from traceread.readers.formats import REPORT_SUFFIXES
 from traceread.readers.nsys_export import EVENTS, NO_PROCESS, REEXPORT, Export, in_order, pid_of, processes_of, stacked
@@ -166,6 +166,7 @@ def _read(export: Export, versions: dict[str, str], notices: list[Notice]) -> li
                 clock="epoch" if export.base_ns else "relative",
                 collective_records=collectives,
                 groups=groups,
+                elsewhere=Elsewhere.empty() if elsewhere is None else Elsewhere.of(elsewhere.correlation),
             )
         )
     return traces

@@ -14,6 +14,7 @@ from traceread.model import (
     Calls,
     CodeColumn,
     CollectiveRecords,
+    Elsewhere,
     IntColumn,
     MatrixOps,
     ProcessGroup,
@@ -26,7 +27,7 @@ from traceread.model import (
 )
 
 _T = TypeVar("_T", bound=Table)
-_Tables = tuple[Activities, Calls, Ranges, StreamWaits, CollectiveRecords, MatrixOps]
+_Tables = tuple[Activities, Calls, Ranges, StreamWaits, CollectiveRecords, MatrixOps, Elsewhere]
 _LARGEST_ID = 1 << 62
 
 
@@ -92,7 +93,7 @@ def joined(traces: Sequence[Trace]) -> Trace:
         group_of = np.array([groups.setdefault(group, len(groups)) for group in trace.groups], np.int32)
         part, highest = _recoded(trace, name, thread_of, group_of, highest)
         parts.append(part)
-    activities, calls, ranges, waits, records, matrices = zip(*parts, strict=True)
+    activities, calls, ranges, waits, records, matrices, elsewhere = zip(*parts, strict=True)
     spans = [trace.capture_ns or extent(trace) or (0, 0) for trace in traces]
     files = tuple(dict.fromkeys(file for trace in traces for file in trace.files))
     shown = ", ".join(file.name for file in files[:3]) + (f" and {len(files) - 3} more" if len(files) > 3 else "")
@@ -114,6 +115,7 @@ def joined(traces: Sequence[Trace]) -> Trace:
         collective_records=_stacked(records),
         groups=tuple(groups),
         matrix_ops=_stacked(matrices),
+        elsewhere=_stacked(elsewhere),
         recorded=frozenset().union(*(trace.recorded for trace in traces)),
         versions=versions,
         notices=(*dict.fromkeys(notice for trace in traces for notice in trace.notices), Notice("joined-windows", message)),
@@ -142,7 +144,8 @@ def _recoded(trace: Trace, name: CodeColumn, thread_of: CodeColumn, group_of: Co
     thread, group = np.append(thread_of, np.int32(-1)), np.append(group_of, np.int32(-1))  # -1 stays -1
     records = records.replace(thread=thread[records.thread], group=group[records.group], correlation=moved(records.correlation))
     matrices = trace.matrix_ops.replace(thread=thread[trace.matrix_ops.thread])
-    return (activities, calls, ranges, waits, records, matrices), max(used, highest + offset)
+    elsewhere = Elsewhere.of(moved(trace.elsewhere.correlation))
+    return (activities, calls, ranges, waits, records, matrices, elsewhere), max(used, highest + offset)
 
 
 def _stacked(tables: Sequence[_T]) -> _T:
