@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from traceread.measurements.classes import Reason, StepClass
-from traceread.measurements.evidence import name_idle, parents_of, sum_reasons
+from traceread.measurements.evidence import ROUNDING_NS, name_idle, parents_of, sum_reasons
 
 
 def reasons(build):
@@ -60,8 +60,21 @@ def test_no_idle_time_no_reasons():
     assert reasons(Build().kernel(0, MS, launch=(-10, -5))) == {}
 
 
-@given(st.lists(st.tuples(st.integers(0, 30), st.integers(1, 20)), max_size=40))
-def test_parents(ranges):
-    rows = sorted(((start, start + length) for start, length in ranges), key=lambda r: (r[0], -r[1]))
-    found = parents_of(np.array([end for _, end in rows], np.int64)).tolist()
-    assert found == [max((j for j in range(i) if rows[j][1] >= rows[i][1]), default=-1) for i in range(len(rows))]
+@given(st.lists(st.tuples(st.integers(0, 30), st.integers(1, 20)), max_size=40), st.sampled_from([1, 300, 5_000]))
+def test_parents(ranges, unit):
+    rows = sorted(((start * unit, (start + length) * unit) for start, length in ranges), key=lambda r: (r[0], -r[1]))
+
+    def holds(outer, inner):
+        beyond = inner[1] - outer[1]
+        return beyond <= 0 or (beyond <= ROUNDING_NS and 2 * (outer[1] - inner[0]) >= inner[1] - inner[0])
+
+    found = parents_of(*np.array(rows, np.int64).reshape(-1, 2).T).tolist()
+    assert found == [max((j for j in range(i) if holds(rows[j], rows[i])), default=-1) for i in range(len(rows))]
+
+
+@pytest.mark.parametrize(("beyond", "named"), [(0, "aten::item"), (700, "aten::item"), (1_300, "aten::_local_scalar_dense")])
+def test_a_child_that_ends_after_its_parent_by_a_rounding_is_still_its_child(beyond, named):
+    b = Build().op(0, 100 * US, "aten::item").op(10 * US, 100 * US + beyond, "aten::_local_scalar_dense")
+    b.call(20 * US, 90 * US, "cudaStreamSynchronize").kernel(0, 30 * US, launch=(-10 * US, -5 * US))
+    b.kernel(MS, 2 * MS, launch=(200 * US, 210 * US))
+    assert (StepClass.HOST_SYNC, Reason.HOST_BLOCKED, f"cudaStreamSynchronize in {named}") in reasons(b)

@@ -18,9 +18,12 @@ from traceread.measurements.steps import Steps
 from traceread.model import CodeColumn, IntColumn, RangeKind, Trace
 
 _FRAME = re.compile(r"^(?P<file>.+?)\((?P<line>\d+)\): (?P<function>.+)$")
-_NOT_USER_CODE = re.compile(r"(^|/)(torch|site-packages|dist-packages|lib/python[\d.]*|<frozen |<string>)")
+_NOT_USER_CODE = re.compile(r"(^|/)(torch/|site-packages/|dist-packages/|lib/python[\d.]*/|<frozen |<string>)")
 _GARBAGE = re.compile(r"(?<![a-z])(gc|garbage)(?![a-z])", re.IGNORECASE)
 _ENCLOSING = 6
+
+ROUNDING_NS = 1_000
+"""Times of old PyTorch traces are whole microseconds, start and duration rounded each by itself."""
 
 
 @dataclass(frozen=True)
@@ -254,18 +257,23 @@ def _ops_of(trace: Trace, thread: int) -> _Ops:
     if thread not in known:
         r = trace.ranges
         rows = np.flatnonzero((r.thread == thread) & ((r.kind == RangeKind.OP) | (r.kind == RangeKind.ANNOTATION)))
-        end, code = r.end_ns[rows], r.name[rows]
+        start, end, code = r.start_ns[rows], r.end_ns[rows], r.name[rows]
         aten = np.array([name.startswith("aten::") for name in trace.names], bool)[code]
-        known[thread] = (r.start_ns[rows], end, code, parents_of(end), aten)
+        known[thread] = (start, end, code, parents_of(start, end), aten)
     return known[thread]
 
 
-def parents_of(end: IntColumn) -> IntColumn:
-    """For each range, sorted by (start, -end), the position of the nearest earlier one that ends later or with it, -1 if none."""
+def parents_of(start: IntColumn, end: IntColumn) -> IntColumn:
+    """For each range, sorted by (start, -end), the position of the nearest earlier one that holds it, -1 if none.
+
+    A range that reaches out of another by no more than ROUNDING_NS, and lies inside for the larger part, is held by it: where times are
+    rounded, such as to whole microseconds, a child may seem to end after its parent.
+    """
+    enough = np.maximum(end - ROUNDING_NS, start + (end - start + 1) // 2)  # what holds it ends no earlier
     parent = np.arange(len(end)) - 1
     shorter = np.arange(len(end))
     while len(shorter):  # what lies between a range and its candidate ends earlier, and so does what lies before a shorter candidate
-        shorter = shorter[(parent[shorter] >= 0) & (end[parent[shorter]] < end[shorter])]
+        shorter = shorter[(parent[shorter] >= 0) & (end[parent[shorter]] < enough[shorter])]
         parent[shorter] = parent[parent[shorter]]
     return parent
 
@@ -298,7 +306,8 @@ def sum_reasons(idle: Idle, names: IdleNames, windows: Sequence[int]) -> tuple[I
         return ()
     shape = (len(StepClass), len(Reason), 2, len(names.names) + 1)
     keys = np.ravel_multi_index((idle.cause[rows], idle.reason[rows], idle.recorded[rows], names.code[rows] + 1), shape)
-    groups, of, count = np.unique(keys, return_inverse=True, return_counts=True)
+    groups, of = intervals.distinct(keys)
+    count = np.bincount(of)
     total = np.zeros(len(groups), np.int64)
     np.add.at(total, of, (idle.end_ns - idle.start_ns)[rows])
     reasons = [

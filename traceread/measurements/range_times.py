@@ -51,7 +51,7 @@ def sum_ranges(trace: Trace, launches: Launches, steps: Steps) -> tuple[RangeTim
         return ()
     r = trace.ranges
     start, end = r.start_ns[rows], r.end_ns[rows]
-    parent = parents_of(end)
+    parent = parents_of(start, end)
     paths, path_at = _paths([_DIGITS.sub("#", trace.names[c][:_LONGEST_NAME]) for c in r.name[rows].tolist()], parent)
     own = path_at[np.arange(len(rows)), (path_at >= 0).sum(axis=1) - 1]
     deepest = np.ones(len(rows), bool)
@@ -72,12 +72,8 @@ def _rows(trace: Trace, steps: Steps) -> npt.NDArray[np.int64]:
     labels = {w.label for w in steps.windows}
     codes = [c for c in np.unique(r.name[mine]).tolist() if trace.names[c] in labels]
     mine = mine[~np.isin(r.name[mine], codes)]
-    if any(w.host_end_ns > w.host_start_ns for w in used):
-        inside = np.zeros(len(mine), bool)
-        for w in used:
-            inside |= (r.start_ns[mine] >= w.host_start_ns) & (r.start_ns[mine] < w.host_end_ns)
-        mine = mine[inside]
-    return mine
+    host = intervals.union([w.host_start_ns for w in used], [w.host_end_ns for w in used])
+    return mine[intervals.holds(host, r.start_ns[mine])] if len(host.start) else mine
 
 
 def _paths(names: list[str], parent: IntColumn) -> tuple[list[tuple[str, ...]], npt.NDArray[np.int64]]:
