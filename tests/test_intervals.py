@@ -1,4 +1,5 @@
 import numpy as np
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -92,3 +93,11 @@ def test_holds_is_membership(rows, at):
 def test_distinct_is_unique_with_its_inverse(values):
     column = np.array(values, np.int64)
     assert [part.tolist() for part in intervals.distinct(column)] == [part.tolist() for part in np.unique(column, return_inverse=True)]
+
+
+@pytest.mark.parametrize("size", [0, 5, 20_000])
+def test_either_of_two_columns_of_rows(size):
+    one, two = np.arange(0, 3 * size, 3), np.arange(0, 2 * size, 2)[::-1]
+    found = intervals.either(one, two)
+    assert found.tolist() == sorted(set(one.tolist()) | set(two.tolist()))
+    assert found.dtype == np.int64

@@ -27,6 +27,9 @@ class Intervals(NamedTuple):
         return int((self.end - self.start).sum())
 
 
+_FEW = 1 << 12
+"""Numbers that are sorted sooner than looked up."""
+
 EMPTY = Intervals(np.empty(0, np.int64), np.empty(0, np.int64))
 
 
@@ -102,6 +105,16 @@ def distinct(values: IntArray) -> tuple[IntArray, npt.NDArray[np.intp]]:
             there = np.bincount(offset) > 0
             return np.flatnonzero(there) + low, (np.cumsum(there) - 1)[offset]
     return np.unique(values, return_inverse=True)
+
+
+def either(*positions: IntArray) -> IntArray:
+    """Every position in these columns of row numbers, once, sorted; by a mask where there are many."""
+    every = np.concatenate(positions)
+    if len(every) < _FEW:
+        return np.unique(every)
+    there = np.zeros(int(every.max()) + 1, bool)
+    there[every] = True
+    return np.flatnonzero(there)
 
 
 def gaps(these: Intervals, start: int, end: int) -> Intervals:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from traceread import intervals
 from traceread.measurements.launches import Launches
 from traceread.measurements.steps import Steps
 from traceread.model import Trace
@@ -19,10 +20,8 @@ def launch_pace(trace: Trace, launches: Launches, steps: Steps) -> int:
     """
     calls = np.flatnonzero(launches.owners > 0)
     start, thread = trace.calls.start_ns[calls], trace.calls.thread[calls]
-    inside = np.zeros(len(calls), bool)
-    for window, used in zip(steps.windows, steps.used, strict=True):
-        if used:
-            inside |= (start >= window.host_start_ns) & (start < window.host_end_ns)
+    windows = [window for window, used in zip(steps.windows, steps.used, strict=True) if used]
+    inside = intervals.holds(intervals.union([w.host_start_ns for w in windows], [w.host_end_ns for w in windows]), start)
     order = np.lexsort((start, thread))
     order = order[inside[order]]
     between = np.diff(start[order])[np.diff(thread[order]) == 0]

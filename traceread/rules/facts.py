@@ -266,7 +266,8 @@ class Facts:
         begun = intervals.holds(self._replayed_host, host.start[rows])
         waiting = self.idle_rows(step_class, lead_in=True)
         source = idle.source[waiting]
-        rows = np.union1d(rows[begun], source[(source >= 0) & (host.blocker[np.maximum(source, 0)] == _BLOCKER_OF[step_class])])
+        blamed = source[(source >= 0) & (host.blocker[np.maximum(source, 0)] == _BLOCKER_OF[step_class])]
+        rows = intervals.either(rows[begun], blamed)
         rows = self._not_inside(rows, _BLOCKER_OF[step_class])
         title_of, titles = self._titles(rows)
         at = np.searchsorted(rows, source)
@@ -393,8 +394,7 @@ class Facts:
     def sources(self, idle: IntColumn) -> IntColumn:
         """The host rows that are recorded as the cause of these rows of Idle."""
         source = self.idle.source[idle]
-        rows: IntColumn = np.unique(source[source >= 0])
-        return rows
+        return intervals.either(source[source >= 0])
 
     def meeting(self, rows: IntColumn, idle: IntColumn) -> IntColumn:
         """Those of these host rows that are open in one of these rows of Idle."""

@@ -7,6 +7,7 @@ from functools import reduce
 
 import numpy as np
 
+from traceread import intervals
 from traceread.measurements.replay import Removal
 from traceread.measurements.replay_graph import HostIntervals
 from traceread.model import IntColumn
@@ -42,10 +43,10 @@ class Loss:
         """Both losses as one."""
         beside = [b for b in (self.beside, other.beside) if b is not None]
         return Loss(
-            idle=np.union1d(self.idle, other.idle),
+            idle=intervals.either(self.idle, other.idle),
             activities=np.concatenate((self.activities, other.activities)),
             ns=np.concatenate((self.ns, other.ns)),
-            host_rows=np.union1d(self.host_rows, other.host_rows),
+            host_rows=intervals.either(self.host_rows, other.host_rows),
             removal=joined((self.removal, other.removal)),
             beside=joined(beside) if beside else None,
             names=tuple(dict.fromkeys(self.names + other.names)),
