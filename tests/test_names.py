@@ -2,7 +2,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from traceread.names import clean, kernel_title, number_list, path_title, row_title, shorten, step_list
+from traceread.names import clean, kernel_title, missing_list, number_list, path_title, row_title, shorten, step_list
 
 
 @pytest.mark.parametrize(
@@ -126,3 +126,20 @@ def test_number_list_is_bounded():
 )
 def test_kernel_titles_leave_out_arrays_of_pointers(name, title):
     assert kernel_title(name) == title
+
+
+@pytest.mark.parametrize(
+    ("present", "count", "missing"),
+    [
+        ([0, 1, 2, 3], 4, ""),
+        ([0, 3], 4, "1, 2"),
+        ([7, 3], 32, "0–2, 4–6, 8–31"),
+        ([], 0, ""),
+        ([5, -1, 9], 4, "0–3"),
+        ([1, 1], 2, "0"),
+        (range(0, 40, 2), 40, "1, 3, 5, 7, 9, 11 and 14 more"),
+        ([1], 1 << 60, f"0, 2–{(1 << 60) - 1}"),
+    ],
+)
+def test_missing_list_takes_no_more_than_what_is_there(present, count, missing):
+    assert missing_list(present, count) == missing

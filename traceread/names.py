@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
+from itertools import pairwise
 
 _LONGEST = 4096
 _ESCAPE_SEQUENCES = re.compile(
@@ -102,6 +103,16 @@ def number_list(numbers: Sequence[int], most: int = 6) -> str:
             runs[-1][1] = n
         else:
             runs.append([n, n])
+    return _run_list(runs, most)
+
+
+def missing_list(present: Collection[int], count: int, most: int = 6) -> str:
+    """The numbers below `count` that are not there, as in `number_list`; in time and memory of those that are."""
+    known = [-1, *sorted(n for n in set(present) if 0 <= n < count), count]
+    return _run_list([[a + 1, b - 1] for a, b in pairwise(known) if b - a > 1], most)
+
+
+def _run_list(runs: Sequence[Sequence[int]], most: int) -> str:
     shown = [f"{a}" if a == b else f"{a}–{b}" if b > a + 1 else f"{a}, {b}" for a, b in runs[:most]]
     left = sum(b - a + 1 for a, b in runs[most:])
     return ", ".join(shown) + (f" and {left} more" if left else "")

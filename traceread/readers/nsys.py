@@ -30,7 +30,7 @@ from traceread.readers.sqlite import MAGIC, Database, opened
 NEWEST_MAJOR, NEWEST_MINOR = 3, 28
 
 _EXPORT = ("export", "--type", "sqlite", "--force-overwrite", "true")
-_RECORD = "nsys profile -t cuda,nvtx,osrt -o FILE python train.py"
+_RECORD = "nsys profile -t cuda,nvtx,osrt --trace-fork-before-exec=true -o FILE python train.py"
 
 
 def read(path: Path, options: ReadOptions = DEFAULTS) -> list[Trace]:

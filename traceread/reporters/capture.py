@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from traceread.measurements.steps import StepSource
-from traceread.names import and_more, number_list, path_title, shorten, step_list
+from traceread.names import and_more, missing_list, number_list, path_title, shorten, step_list
 from traceread.report import RankReport, Report
 from traceread.reporters.document import Block, Column, Document, Listing, Paragraph, Table, Tone
 from traceread.reporters.headline import SOURCES, device_phrase, ranks_phrase
@@ -128,7 +128,9 @@ def _about(report: Report, read_with: str) -> Listing:
         lines.append(f"device: {', '.join(parts)}")
     hosts = sorted({r.host for r in report.ranks if r.host})
     lines.append(f"hosts: {and_more(hosts, 4, ', ')}" if hosts else "hosts: not recorded")
-    lines.append(f"ranks in the job: {report.world_size if report.world_size is not None else 'not recorded'}")
+    size_known = report.world_size if report.world_size is not None else "not recorded"
+    missing = missing_list([r.rank for r in report.ranks], report.world_size or 0)
+    lines.append(f"ranks in the job: {size_known}" + (f"; not here: {missing}" if missing else ""))
     versions = dict.fromkeys(f"{name} {value}" for r in report.ranks for name, value in r.versions.items())
     if versions:
         lines.append(f"versions: {and_more([shorten(v, 60) for v in versions], 12, ', ')}")

@@ -10,7 +10,7 @@ from traceread.measurements.matching import Unmatched
 from traceread.measurements.operations import OperationTime
 from traceread.measurements.pipeline import ExpertLoad, Pipeline
 from traceread.measurements.ranks import CommunicationShare, RankLine, RankTable
-from traceread.names import and_more, number_list, shorten
+from traceread.names import and_more, missing_list, shorten
 from traceread.report import Report
 from traceread.reporters.document import Block, Column, Document, Listing, Paragraph, Table, Tone
 from traceread.reporters.headline import heading
@@ -288,9 +288,8 @@ def _basis(report: Report) -> Iterator[str]:
         yield from _clocks(table)
         world = report.world_size
         if world and world > len(report.ranks):
-            present = {r.rank for r in report.ranks}
-            missing = [rank for rank in range(world) if rank not in present]
-            yield f"Not loaded: ranks {number_list(missing)}; what is waited for them counts as transfer."
+            missing = missing_list([r.rank for r in report.ranks], world)
+            yield f"Not loaded: ranks {missing}; what is waited for them counts as transfer."
         leader = table.frontier.leader
         if table.straggler is not None and leader is not None and len({s.step for s in table.frontier.stages}) > 1:
             verdict = "it is the same rank" if leader == table.straggler.rank else f"it is rank {leader}"
