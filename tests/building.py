@@ -101,7 +101,7 @@ class Build:
             "activities": Activities.from_rows(activities),
             "calls": Calls.from_rows(calls),
             "ranges": Ranges.from_rows(ranges),
-            "stream_waits": StreamWaits.from_rows(self.waits),
+            "stream_waits": StreamWaits.from_rows([(*wait, -1)[:5] for wait in self.waits]),
             "recorded": frozenset(Capability),
         }
         return Trace(**(fields | more))

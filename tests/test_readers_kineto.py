@@ -118,7 +118,7 @@ def test_two_steps(tmp_path):
         (t + 210_000, t + 240_000, main, "record_param_comms", RangeKind.OP, 0),
         (t + 300_000, t + 340_000, nobody, "Activity Buffer Request", RangeKind.PROFILER, 0),
     ]
-    assert table_rows(trace, "stream_waits") == [(t + 200_000, 20, 4, 1), (t + 1_200_000, 20, 14, 11)]
+    assert table_rows(trace, "stream_waits") == [(t + 200_000, 20, 4, 1, 7), (t + 1_200_000, 20, 14, 11, 7)]
     assert (len(trace.activities), len(trace.calls), len(trace.ranges)) == (6, 6, 12)
     assert trace.device == Device(0, "NVIDIA H100 80GB HBM3", 85018279936, 132)
     assert (trace.rank, trace.rank_source, trace.world_size, trace.host, trace.pid) == (3, "distributedInfo", 8, "node17", HOST_PID)
@@ -315,7 +315,7 @@ def test_one_trace_per_gpu_that_worked(tmp_path):
     alone = read_one(two_steps(), tmp_path)
     assert content(first) == content(alone)
     assert table_rows(second, "activities")[0][:6] == (BASE_NS + 10_000, BASE_NS + 15_000, ActivityKind.KERNEL, 1, 9, 77)
-    assert table_rows(second, "stream_waits") == [(BASE_NS + 20_000, 9, 78, -1)]
+    assert table_rows(second, "stream_waits") == [(BASE_NS + 20_000, 9, 78, -1, 7)]
     assert second.device == Device(1, "NVIDIA L4", 24, 58)
     assert second.calls is first.calls
     assert second.ranges is first.ranges

@@ -484,12 +484,13 @@ def test_a_wait_names_the_record_of_its_event(read_one):
     # One handle, recorded before the capture and twice inside it.
     for correlation, record in ((4, 40), (6, 60)):
         export.call(correlation, correlation + 1, "cudaEventRecord", correlation=correlation)
-        export.event(correlation, event=5, record=record)
+        export.event(correlation, event=5, record=record, stream=10 * correlation)
     for correlation, record in ((3, 30), (5, 40), (7, 60), (8, 40)):
         export.call(correlation, correlation + 1, "cudaStreamWaitEvent", correlation=correlation)
         export.sync(correlation, correlation + 1, "wait", correlation=correlation, event=5, record=record)
     by_record = read_one(export, NEW)
     assert by_record.stream_waits.event_correlation.tolist() == [-1, 4, 6, 4]
+    assert by_record.stream_waits.event_stream.tolist() == [-1, 40, 60, 40]
     by_handle = read_one(export, MIDDLE)  # without ids of records the latest one of the handle counts
     assert by_handle.stream_waits.event_correlation.tolist() == [-1, 4, 6, 6]
 

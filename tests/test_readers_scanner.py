@@ -148,7 +148,7 @@ VALUES = [*STRINGS, *NUMBERS, *OTHERS]
 KEYS = [b"ph", b"cat", b"name", b"pid", b"tid", b"ts", b"dur", b"args", b"id", b"p\\u0068", b"d\\\\ur"]
 ARGUMENTS = [
     b"device", b"stream", b"correlation", b"Correlation", b"bytes", b"graph node id", b"fromDevice", b"toDevice", b"name", b"labels",
-    b"wait_on_cuda_event_record_corr_id", b"Input Dims", b"Collective name", b"stre\\u0061m", b"other",
+    b"wait_on_cuda_event_record_corr_id", b"wait_on_stream", b"Input Dims", b"Collective name", b"stre\\u0061m", b"other",
 ]  # fmt: skip
 WHOLE = {
     b"ph": b'"X"', b"cat": b'"kernel"', b"name": b'"gemm"', b"pid": b"0", b"tid": b"7", b"ts": b"1.5", b"dur": b"2",

@@ -246,6 +246,7 @@ class StreamWaits(Table):
     stream: IntColumn = column("int64", "", "stream that waits")
     correlation: IntColumn = column("int64", "", "correlation id of the call, 0 or -1: none")
     event_correlation: IntColumn = column("int64", "", "correlation id of the event record waited for, -1: not recorded")
+    event_stream: IntColumn = column("int64", "", "stream on which that event was recorded, -1: not recorded")
 
 
 @dataclass(frozen=True, eq=False)

@@ -144,7 +144,10 @@ def _edges(source: IntColumn, target: IntColumn, recorded: bool) -> Edges:
 
 
 def _recorded_waits(trace: Trace, launches: Launches, work: Work) -> Edges:
-    """The first activity launched on a stream after its wait waits for the last one launched elsewhere before the event's record."""
+    """The first activity launched on a stream after its wait waits for the last one launched before the event's record on the event's stream.
+
+    Where that stream is not recorded, it is any other.
+    """
     waits, calls = trace.stream_waits, trace.calls
     by_id = np.argsort(calls.correlation, kind="stable")
     ids = calls.correlation[by_id]
@@ -155,10 +158,10 @@ def _recorded_waits(trace: Trace, launches: Launches, work: Work) -> Edges:
     launched = launches.start_ns[work.activity]
     has_launch = launches.known[work.activity]
     sources, targets = [], []
-    for one in np.unique(waits.stream).tolist():
-        mine = np.flatnonzero(waits.stream == one)
+    for one, of in np.unique(np.stack((waits.stream, waits.event_stream), axis=1), axis=0).tolist():
+        mine = np.flatnonzero((waits.stream == one) & (waits.event_stream == of))
         own = np.flatnonzero((stream == one) & has_launch)
-        other = np.flatnonzero((stream != one) & has_launch)
+        other = np.flatnonzero((stream != one) & ((stream == of) | (of < 0)) & has_launch)
         if not len(own) or not len(other):
             continue
         own, other = own[np.argsort(launched[own], kind="stable")], other[np.argsort(launched[other], kind="stable")]

@@ -56,12 +56,13 @@ cdef enum:
     FROM_DEVICE = 7
     TO_DEVICE = 8
     EVENT_CORRELATION = 9
-    FIELDS = 10
+    EVENT_STREAM = 10
+    FIELDS = 11
     # Seen like fields, and kept otherwise or not at all.
-    CORRELATION_CAPITAL = 10
-    LABEL = 11
-    LABELS = 12
-    OTHER = 13
+    CORRELATION_CAPITAL = 11
+    LABEL = 12
+    LABELS = 13
+    OTHER = 14
 
 INTEGERS = FIELDS
 """Rows of the table of integers."""
@@ -591,6 +592,9 @@ cdef inline int known_argument(Text key, Py_ssize_t length) noexcept nogil:
     elif length == 8:
         if memcmp(key, b"toDevice", 8) == 0:
             return TO_DEVICE
+    elif length == 14:
+        if memcmp(key, b"wait_on_stream", 14) == 0:
+            return EVENT_STREAM
     elif length == 33:
         if memcmp(key, b"wait_on_cuda_event_record_corr_id", 33) == 0:
             return EVENT_CORRELATION

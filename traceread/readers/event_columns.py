@@ -40,6 +40,7 @@ class _Args(msgspec.Struct, gc=False):
     from_device: Any = msgspec.field(default=ABSENT, name="fromDevice")
     to_device: Any = msgspec.field(default=ABSENT, name="toDevice")
     event_correlation: Any = msgspec.field(default=ABSENT, name="wait_on_cuda_event_record_corr_id")
+    event_stream: Any = msgspec.field(default=ABSENT, name="wait_on_stream")
     name: Any = None
     labels: Any = None
 
@@ -59,6 +60,7 @@ class Event(msgspec.Struct, gc=False):
 
 _INTEGER_ARGUMENTS = (
     "device", "stream", "correlation", "correlation_capital", "bytes", "graph_node", "from_device", "to_device", "event_correlation",
+    "event_stream",
 )  # fmt: skip
 _NO_ARGS = _Args()
 _ARG_KEYS = [(f.name, f.encode_name) for f in msgspec.structs.fields(_Args)]
@@ -155,7 +157,8 @@ class EventBatch:
         category, name, track: positions in `Columns.categories`, `names` and `tracks`.
         start_ns, dur_ns: ts and dur as written, in ns (base time not added).
         timed: whether both could be read.
-        device, stream, correlation, bytes, graph_node, from_device, to_device, event_correlation: arguments, ABSENT if not there.
+        device, stream, correlation, bytes, graph_node, from_device, to_device, event_correlation, event_stream: arguments, ABSENT if
+            not there.
     """
 
     category: CodeColumn
@@ -172,6 +175,7 @@ class EventBatch:
     from_device: IntColumn
     to_device: IntColumn
     event_correlation: IntColumn
+    event_stream: IntColumn
 
     def __len__(self) -> int:
         return len(self.start_ns)
@@ -180,6 +184,7 @@ class EventBatch:
 # In the order in which the compiled scanner fills its rows.
 _SCANNED = (
     "start_ns", "dur_ns", "device", "stream", "correlation", "bytes", "graph_node", "from_device", "to_device", "event_correlation",
+    "event_stream",
 )  # fmt: skip
 
 

@@ -210,7 +210,7 @@ class _Rows:
         self.gpu = _Columns(*times, "device", "stream", "correlation", "bytes", "graph_node", "from_device", "to_device")
         self.calls = _Columns(*times, "correlation")
         self.ranges = _Columns(*times)
-        self.syncs = _Columns(*times, "device", "stream", "correlation", "event_correlation")
+        self.syncs = _Columns(*times, "device", "stream", "correlation", "event_correlation", "event_stream")
         self.spans = _Columns(*times)
         self.unread: Counter[str] = Counter()
         self.untimed = self.lost = self.negative = 0
@@ -415,6 +415,7 @@ class _Capture:
             stream=_first_recorded(rows["stream"], self._tid[rows["track"]]),
             correlation=rows["correlation"],
             event_correlation=rows["event_correlation"],
+            event_stream=rows["event_stream"],
         ).take(waits)
         return table.take(np.argsort(table.time_ns, kind="stable"))
 

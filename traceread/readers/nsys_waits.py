@@ -38,6 +38,7 @@ class EventRecords(Table):
     """Rows of CUDA_EVENT: an event was recorded on a stream."""
 
     process: IntColumn = column("int64", "", "global process id")
+    stream: IntColumn = column("int64", "", "stream id")
     correlation: IntColumn = column("int64", "", "correlation id of the call")
     event: IntColumn = column("int64", "", "handle of the event")
     sync: IntColumn = column("int64", "", "id of this record, 0: none")
@@ -53,9 +54,9 @@ def synchronizations(export: Export) -> Synchronizations:
 
 def event_records(export: Export) -> EventRecords:
     """All event records of the file."""
-    columns = {"globalPid": NO_PROCESS, "correlationId": -1, "eventId": -1, "eventSyncId": 0}
+    columns = {"globalPid": NO_PROCESS, "streamId": -1, "correlationId": -1, "eventId": -1, "eventSyncId": 0}
     rows = export.db.integers(CUDA_EVENT, columns)
-    return EventRecords(process_of(rows["globalPid"]), rows["correlationId"], rows["eventId"], rows["eventSyncId"])
+    return EventRecords(process_of(rows["globalPid"]), rows["streamId"], rows["correlationId"], rows["eventId"], rows["eventSyncId"])
 
 
 def stream_waits(
@@ -82,7 +83,17 @@ def stream_waits(
     by_handle = _latest_before(records.event, records.correlation, waits.event, waits.correlation)
     recorded = np.where(waits.sync > 0, by_record, by_handle)
     order = np.lexsort((waits.correlation, waits.start_ns))
-    return StreamWaits(waits.start_ns, waits.stream, waits.correlation, recorded).take(order)
+    return StreamWaits(waits.start_ns, waits.stream, waits.correlation, recorded, _stream_of(records, recorded)).take(order)
+
+
+def _stream_of(records: EventRecords, correlation: IntColumn) -> IntColumn:
+    """The stream on which each of these event records was made, -1 where there is none."""
+    ids, first = np.unique(records.correlation, return_index=True)
+    if not len(ids):
+        return np.full(len(correlation), NOT_RECORDED, np.int64)
+    at = np.minimum(np.searchsorted(ids, correlation), len(ids) - 1)
+    found: IntColumn = np.where((correlation >= 0) & (ids[at] == correlation), records.stream[first[at]], NOT_RECORDED)
+    return found
 
 
 def _latest_before(keys: IntColumn, times: IntColumn, wanted: IntColumn, before: IntColumn) -> IntColumn:
