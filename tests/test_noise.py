@@ -33,7 +33,16 @@ def test_equal_sides_are_called_different_in_at_most_5_percent(steps, phi, typic
     assert found <= 0.06 * trials
 
 
-@pytest.mark.parametrize("phi", [0.0, 0.5])
+@pytest.mark.parametrize("typical", [False, True], ids=["mean", "median"])
+@pytest.mark.parametrize("steps", [5, 10, 20, 40])
+def test_sides_that_drift_slowly_are_called_different_in_at_most_8_percent(steps, typical):
+    """16 of 200, neighbours correlated by 0.8."""
+    rng = np.random.default_rng(8)
+    found = called_different(jittered(rng, 10_000, steps, 0.8), jittered(rng, 10_000, steps, 0.8), typical)
+    assert found <= 0.08 * 10_000
+
+
+@pytest.mark.parametrize("phi", [0.0, 0.3, 0.6, 0.8])
 def test_of_200_equal_pairs_at_most_16_are_called_different(phi):
     rng = np.random.default_rng(1)
     before, after = (jittered(rng, 200, 10, phi) for _ in range(2))
@@ -121,6 +130,20 @@ def test_steps_needed_show_the_difference_four_times_out_of_five():
         jittered(rng, 2000, needed, spread=found.scatter_ns / 1e8), 1.005 * jittered(rng, 2000, needed, spread=found.scatter_ns / 1e8)
     )
     assert 0.7 * 2000 < shown < 0.9 * 2000
+
+
+def test_what_these_steps_do_not_show_needs_more_of_them():
+    steps = [100 * MS, 101 * MS, 99 * MS, 100 * MS, 100 * MS, 101 * MS]
+    found = compare_means(steps, steps)
+    assert found.steps_to_show(found.visible_ns - 1) == 7
+    assert found.steps_to_show(2 * found.visible_ns) < 7
+
+
+@pytest.mark.parametrize("steps", [4, 5, 7])
+def test_few_steps_show_ten_times_their_scatter(steps):
+    """Chance makes few steps look correlated; that must not hide what is obvious."""
+    rng = np.random.default_rng(9)
+    assert called_different(jittered(rng, 2000, steps), 1.10 * jittered(rng, 2000, steps)) >= 0.98 * 2000
 
 
 def test_what_these_steps_would_show():

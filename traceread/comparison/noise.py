@@ -2,9 +2,9 @@
 
 One value per step. Ranks are no further values: they wait for each other in every step, so eight ranks of five steps are five
 observations, not forty. Steps are not independent either (clocks, caches and the data drift), so the autocorrelation of neighbours
-is estimated, taken one standard error larger than that, and put into the error of the difference. What the quotient of the two may be
-without a difference is simulated: a parametric bootstrap of first-order autoregressive steps, as many as were captured, at
-autocorrelations of 0 and 0.6, with a fixed seed. The interval covers the steps of these two captures. What changes from one start of a job
+is estimated, taken one and a half standard errors larger than that, and put into the error of the difference. What the quotient of the two
+may be without a difference is simulated: a parametric bootstrap of first-order autoregressive steps, as many as were captured, at
+autocorrelations of 0, 0.6 and 0.8, with a fixed seed. The interval covers the steps of these two captures. What changes from one start of a job
 to the next (nodes, neighbours, temperature) is in no capture of one start.
 """
 
@@ -27,13 +27,11 @@ FEWEST = 2
 MOST_NEEDED = 10_000
 """More steps than anybody would capture."""
 
-_CONFIDENCE = 0.95
 _POWER_Z = 0.8416  # of a normal distribution, 80 % lie below
 _NORMAL = 1.96  # and 97.5 % below this
-_ASSUMED = 0.6  # autocorrelation under which the interval is calibrated
+_CALIBRATED = ((0.0, 0.95), (0.6, 0.95), (0.8, 0.93))  # autocorrelations, and the share of undisturbed pairs that the interval must hold
+_STANDARD_ERRORS = 1.5  # by which the autocorrelation is taken larger than it is estimated
 _STRONGEST = 0.95
-_UNKNOWN = 0.5  # taken where there are too few steps to estimate it
-_ESTIMABLE = 4
 _DRAWS = 10_000
 _LARGEST_DRAWN = 64
 _SEED = 20_240_229
@@ -99,12 +97,14 @@ class Difference:
     def steps_to_show(self, difference_ns: int) -> int | None:
         """Steps a side that show a difference of this size four times out of five: 2 (z + z')² σ² over its square.
 
-        None where the scatter is not known, the difference is nothing, or more than MOST_NEEDED were needed.
+        The formula is that of many steps; where these steps do not show it, it is more than there are. None where the scatter is not known, the difference is nothing, or more than MOST_NEEDED were needed.
         """
         if self.scatter_ns is None or not difference_ns:
             return None
         steps = 2 * ((_NORMAL + _POWER_Z) * self.scatter_ns / difference_ns) ** 2
-        return max(int(np.ceil(steps)), FEWEST + 1) if steps <= MOST_NEEDED else None
+        hidden = self.visible_ns is not None and abs(difference_ns) < self.visible_ns
+        fewest = min(self.before_steps, self.after_steps) if hidden else FEWEST
+        return max(int(np.ceil(steps)), fewest + 1) if steps <= MOST_NEEDED else None
 
     def to_dict(self) -> dict[str, Any]:
         """The difference as JSON builtins."""
@@ -198,9 +198,10 @@ def _estimate(x: Floats, y: Floats, typical: bool) -> _Estimates:
     squares_x, squares_y = (rx**2).sum(axis=1), (ry**2).sum(axis=1)
     raw = ((rx[:, 1:] * rx[:, :-1]).sum(axis=1) + (ry[:, 1:] * ry[:, :-1]).sum(axis=1)) / np.maximum(squares_x + squares_y, 1e-30)
     size = (n + m) / 2
-    # taking the mean away lowers the estimate by about (1 + 3φ)/n (Kendall 1954)
-    phi = np.clip((raw + 1 / size) / (1 - 3 / size), -0.5, _STRONGEST) if size > _ESTIMABLE else np.full(len(raw), _UNKNOWN)
-    upper = np.clip(phi + np.sqrt((1 - phi**2) / (n + m - 2)), 0, _STRONGEST)
+    # taking the mean away lowers the estimate by about (1 + 3φ)/n (Kendall 1954); φ is taken as 2/3 here: with few steps, dividing by
+    # 1 − 3/n instead makes steps that scatter look correlated, and a difference of ten times the scatter is missed
+    phi = np.clip(raw + 3 / size, -0.5, _STRONGEST)
+    upper = np.clip(phi + _STANDARD_ERRORS * np.sqrt((1 - phi**2) / (n + m - 2)), 0, _STRONGEST)
     inflation_x, inflation_y = _inflation(n, upper), _inflation(m, upper)
     variance_x = squares_x / np.maximum(n - inflation_x, 0.2)
     variance_y = squares_y / np.maximum(m - inflation_y, 0.2)
@@ -225,16 +226,16 @@ def _clipped(steps: Floats) -> Floats:
 
 @cache
 def _critical(fewer: int, more: int, typical: bool) -> float:
-    """The quotient of difference and error that 95 % of undisturbed pairs stay below, independent or autocorrelated as assumed.
+    """The quotient of difference and error that undisturbed pairs stay below, as many of them as `_CALIBRATED` says.
 
     More steps than `_LARGEST_DRAWN` are not simulated; for those it is at least that of a normal distribution.
     """
     rng = np.random.default_rng(_SEED)
     factors = [_NORMAL] if more > _LARGEST_DRAWN else []
-    for phi in (0.0, _ASSUMED):
+    for phi, share in _CALIBRATED:
         x, y = (_autocorrelated(rng, min(steps, _LARGEST_DRAWN), phi) for steps in (fewer, more))
         found = _estimate(x, y, typical)
-        factors.append(float(np.quantile(np.abs(found.difference) / np.maximum(found.error, 1e-30), _CONFIDENCE)))
+        factors.append(float(np.quantile(np.abs(found.difference) / np.maximum(found.error, 1e-30), share)))
     return max(factors)
 
 
