@@ -1,11 +1,11 @@
 """Whether two sets of steps differ by more than the steps of each differ among themselves.
 
 One value per step. Ranks are no further values: they wait for each other in every step, so eight ranks of five steps are five
-observations, not forty. Steps are not independent either (clocks, caches and the data drift), so the autocorrelation of neighbours
-is estimated, taken one and a half standard errors larger than that, and put into the error of the difference. What the quotient of the two
+observations, not forty. Steps are not independent either (clocks, caches and the data drift), so the autocorrelation of neighbours is
+estimated, taken one and a half standard errors larger than that, and put into the error of the difference. What the quotient of the two
 may be without a difference is simulated: a parametric bootstrap of first-order autoregressive steps, as many as were captured, at
-autocorrelations of 0, 0.6 and 0.8, with a fixed seed. The interval covers the steps of these two captures. What changes from one start of a job
-to the next (nodes, neighbours, temperature) is in no capture of one start.
+autocorrelations of 0, 0.6 and 0.8, with a fixed seed. The interval covers the steps of these two captures. What changes from one start
+of a job to the next (nodes, neighbours, temperature) is in no capture of one start.
 """
 
 from __future__ import annotations
@@ -97,7 +97,8 @@ class Difference:
     def steps_to_show(self, difference_ns: int) -> int | None:
         """Steps a side that show a difference of this size four times out of five: 2 (z + z')² σ² over its square.
 
-        The formula is that of many steps; where these steps do not show it, it is more than there are. None where the scatter is not known, the difference is nothing, or more than MOST_NEEDED were needed.
+        The formula is that of many steps; where these steps do not show it, it is more than there are. None where the scatter is not
+        known, the difference is nothing, or more than MOST_NEEDED were needed.
         """
         if self.scatter_ns is None or not difference_ns:
             return None
