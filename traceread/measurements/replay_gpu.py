@@ -144,9 +144,9 @@ def _edges(source: IntColumn, target: IntColumn, recorded: bool) -> Edges:
 
 
 def _recorded_waits(trace: Trace, launches: Launches, work: Work) -> Edges:
-    """The first activity launched on a stream after its wait waits for the last one launched before the event's record on the event's stream.
+    """The first activity launched on a stream after its wait waits for the last one launched on the event's stream before its record.
 
-    Where that stream is not recorded, it is any other.
+    Where that stream is not recorded, it is the last one launched on any other.
     """
     waits, calls = trace.stream_waits, trace.calls
     by_id = np.argsort(calls.correlation, kind="stable")
