@@ -117,6 +117,13 @@ def test_stragglers_are_found_on_their_rank(tmp_path):
     assert all(e.rank == 2 and e.names for e in finding.evidence)
 
 
+def test_many_short_gaps_after_a_wait_are_one_place(tmp_path):
+    item = report_of(simulate(SCENARIOS["llama7b"]), tmp_path).findings[2]
+    steps = {e.step for e in item.evidence}
+    assert len(steps) == len(item.evidence) > 1
+    assert [e.end_ns - e.start_ns for e in item.evidence] == pytest.approx([120 * MS] * len(steps), rel=0.01)
+
+
 # Several faults at once
 
 RULE_OF = {
@@ -213,6 +220,8 @@ def test_advice_on_all_to_alls_is_about_what_they_exchange(tmp_path):
     [finding] = [f for f in experts.findings if f.rule == "exposed-communication"]
     assert "DeepEP" in finding.fix
     assert "TorchRec" not in finding.fix
+    [finding] = [f for f in real("nsys/fsdp_2gpu_before.sqlite").findings if f.rule == "exposed-communication"]
+    assert "ring attention" in finding.fix
     [finding] = [f for f in real("kineto/dlrm_graph_pair/graphed_rank1of2.json.gz").findings if f.rule == "exposed-communication"]
     assert "TorchRec" in finding.fix
     assert "DeepEP" not in finding.fix

@@ -29,6 +29,7 @@ https://docs.pytorch.org/docs/stable/distributed.fsdp.fully_shard.html
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 
@@ -90,9 +91,15 @@ _TABLES = _Advice(
     "quantised exchange (torchrec.distributed.fbgemm_qcomm_codec)",
     ("https://github.com/meta-pytorch/torchrec",),
 )
+_HEADS = _Advice(
+    "sequence parallelism over attention heads (DeepSpeed-Ulysses): ring attention, which passes keys and values on beside the "
+    "computation, or a smaller group within one NVLink domain",
+    ("https://docs.pytorch.org/tutorials/unstable/context_parallel.html",),
+)
 _LOOKS_UP_TABLES = 10
-"""All-to-alls are taken to exchange embeddings where looking them up takes a tenth of the compute kernels' time: experts' models spend
+"""All-to-alls are taken to exchange embeddings where looking them up takes a tenth of the compute kernels' time: language models spend
 less than a hundredth on it."""
+_OF_EXPERTS = re.compile(r"(?i)expert|(?<![a-z])moe(?![a-z])|grouped_?(?:gemm|mm)|top_?k(?![a-z])|deep_?ep(?![a-z])")
 
 _LIKE = {Operation.SEND: Operation.SEND_RECV, Operation.RECV: Operation.SEND_RECV}
 
@@ -122,12 +129,22 @@ def exposed_communication(facts: Facts) -> Iterator[Finding]:
 
 def _advice(facts: Facts, operation: Operation, place: str) -> _Advice:
     if operation is Operation.ALL_TO_ALL:
-        compute = [row for row in facts.kernels.rows if row.category == "compute"]
-        tables = sum(row.total_ns for row in compute if row.family == "embedding")
-        return _TABLES if tables * _LOOKS_UP_TABLES >= sum(row.total_ns for row in compute) > 0 else _EXPERTS
+        return _of_all_to_all(facts)
     advice = _ADVICE.get(_LIKE.get(operation, operation), _Advice("", ()))
     if operation is not Operation.ALL_REDUCE or place not in ("", "within the forward"):
         return advice
     if place:
         return _IN_THE_FORWARD
     return _Advice(f"{advice.fix}; {_IN_THE_FORWARD.fix}", (*advice.docs, *_IN_THE_FORWARD.docs))
+
+
+def _of_all_to_all(facts: Facts) -> _Advice:
+    """The advice for what is exchanged; for everything it may be where names do not tell."""
+    compute = [row for row in facts.kernels.rows if row.category == "compute"]
+    tables = sum(row.total_ns for row in compute if row.family == "embedding")
+    if tables * _LOOKS_UP_TABLES >= sum(row.total_ns for row in compute) > 0:
+        return _TABLES
+    if any(_OF_EXPERTS.search(name) for name in facts.trace.names):
+        return _EXPERTS
+    every = (_EXPERTS, _HEADS, _TABLES)
+    return _Advice("; ".join(one.fix for one in every), tuple(link for one in every for link in one.docs))

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 import numpy as np
@@ -572,10 +572,15 @@ class Facts:
         return window
 
     def evidence(self, loss: Loss) -> tuple[Evidence, ...]:
-        """The longest places of a loss, each in another step."""
+        """The longest places of a loss, each in another step.
+
+        Idle stretches that follow each other closely are one place: after a wait the GPU may run dry between many short kernels.
+        """
         a, host = self.trace.activities, self.rows
+        first, last, idle = self._runs(np.sort(loss.idle))
+        end_of = dict(zip(first.tolist(), self.idle.end_ns[last].tolist(), strict=True))
         kinds = [
-            ("idle", loss.idle, self.idle.end_ns[loss.idle] - self.idle.start_ns[loss.idle], self.idle.window[loss.idle].astype(np.int64)),
+            ("idle", first, idle, self.idle.window[first].astype(np.int64)),
             ("activity", loss.activities, loss.ns, self._window_of_time(a.start_ns[loss.activities])),
         ]
         if not len(loss.idle) and not len(loss.activities):
@@ -587,8 +592,18 @@ class Facts:
         shown: dict[int, Evidence] = {}
         for _, at, kind, row in sorted(places, key=lambda p: (-p[0], p[1], p[3])):
             if at not in shown and len(shown) < _PLACES and 0 <= at < len(self.steps.windows):
-                shown[at] = self._place(kind, row, at, loss.names)
+                place = self._place(kind, row, at, loss.names)
+                shown[at] = replace(place, end_ns=end_of[row]) if kind == "idle" else place
         return tuple(sorted(shown.values(), key=lambda e: e.start_ns))
+
+    def _runs(self, rows: IntColumn) -> tuple[IntColumn, IntColumn, IntColumn]:
+        """First and last of idle rows of one window that are no further apart than the one before is long, and their idle time."""
+        start, end, window = self.idle.start_ns[rows], self.idle.end_ns[rows], self.idle.window[rows]
+        apart = (window[1:] != window[:-1]) | (start[1:] - end[:-1] > end[:-1] - start[:-1])
+        first = np.concatenate((np.zeros(min(len(rows), 1), np.int64), np.flatnonzero(apart) + 1))
+        last = np.append(first[1:], len(rows))[: len(first)] - 1
+        idle = np.add.reduceat(end - start, first) if len(first) else np.zeros(0, np.int64)
+        return rows[first], rows[last], idle
 
     def _place(self, kind: str, row: int, window: int, more: tuple[str, ...]) -> Evidence:
         trace, a = self.trace, self.trace.activities
