@@ -247,8 +247,8 @@ def test_without_gpu_work_the_recorded_events_remain(tmp_path):
 
 
 @pytest.mark.skipif(not (Path(__file__).parents[2] / "shared" / "traces").exists(), reason="the real traces are not here")
-@pytest.mark.parametrize("name", ["kineto/h100_qwen.json.gz", "kineto/torch18_list_form.json.gz", "kineto/mi300_resnet_ddp.json.gz"])
+@pytest.mark.parametrize("name", ["b200_eager_8rank_job", "h100_qwen", "torch18_list_form", "mi300_resnet_ddp"])
 def test_real_traces_read_back_as_the_same(name, tmp_path):
-    report, _ = exported(Path(__file__).parents[2] / "shared" / "traces" / name, tmp_path / "a.json.gz")
+    report, _ = exported(Path(__file__).parents[2] / "shared" / "traces" / "kineto" / f"{name}.json.gz", tmp_path / "a.json.gz")
     again = traceread.analyze(tmp_path / "a.json.gz")
     assert again.ranks[0].partition.class_ns.tolist() == report.ranks[0].partition.class_ns.tolist()

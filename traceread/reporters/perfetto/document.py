@@ -121,8 +121,9 @@ class Processes:
     named: set[int] = field(default_factory=set)
 
     def number(self, rank: int, process: object) -> int:
-        """The number of a process of a rank."""
-        return self.numbers.setdefault((rank, process), len(self.numbers) + 1)
+        """The number of a process of a rank; a negative one stays negative: the profiler writes it where it does not know the process."""
+        number = len(self.numbers) + 1
+        return self.numbers.setdefault((rank, process), -number if isinstance(process, int) and process < 0 else number)
 
     def descriptions(self) -> Iterator[Event]:
         """The names of processes that have none, and the order of all: by rank, ours first."""
