@@ -36,6 +36,7 @@ PIPELINE = (
     "reporters",
     "job",
     "traceread",  # the package itself: load and analyze
+    "scrub",
     "cli",
     "__main__",
 )
@@ -117,7 +118,7 @@ def goes_up(i):
         return False
     if imported == "traceread" and i.imported == "traceread" and importer in ("reporters", "job"):
         return False  # the version, which the JSON carries and workers must share
-    showing = ("model", "measurements", "findings", "rules", "report", "comparison", "history")
+    showing = ("model", "measurements", "runs", "findings", "rules", "report", "comparison", "history")
     if i.deferred and imported in SHOWN_BY and importer in showing:
         return False
     if imported not in PIPELINE or importer not in PIPELINE:

@@ -19,7 +19,9 @@ DONE, COULD_NOT, USAGE, GATE = 0, 1, 2, 3
 """Exit codes: done, could not, wrong usage, a gate you asked for failed."""
 INTERRUPTED = 130
 
-VERBS = ("report", "info", "steps", "kernels", "ranks", "diff", "history", "explain", "export", "plan", "scaling", "runs", "simulate")
+VERBS = (
+    "report", "info", "steps", "kernels", "ranks", "diff", "history", "explain", "export", "plan", "scaling", "runs", "scrub", "simulate",
+)  # fmt: skip
 
 _EXAMPLES = """\
 examples:

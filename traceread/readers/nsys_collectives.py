@@ -15,6 +15,7 @@ import numpy as np
 from traceread.model import NOT_RECORDED, CollectiveRecords, Operation, ProcessGroup, RangeKind, Ranges, Thread
 from traceread.readers.nsys_export import NVTX, THREAD_BITS, Export, of_processes
 from traceread.readers.operation_names import operation_of_range, peers_of_range
+from traceread.readers.sqlite import Database
 
 SCHEMA_ENTRIES = "NVTX_PAYLOAD_SCHEMA_ENTRIES"
 
@@ -22,7 +23,12 @@ _HEADER = struct.Struct("<4Q")  # domain, schema, size of the payload, size of w
 _SIZES = {5: "<i", 18: "<Q", 22: "<Q"}  # NVTX payload entry types: int, 64-bit id, size
 _COMMUNICATOR, _BYTES, _ROOT, _PEER, _RANKS = "NCCL communicator ID", "Message size [bytes]", "Root", "Peer rank", "No. of ranks"
 
+FIELD_NAMES = frozenset((_COMMUNICATOR, _BYTES, _ROOT, _PEER, _RANKS))
+"""The fields of payloads that are read."""
+
 Payload = dict[str, int]
+Fields = dict[tuple[int, int], list[tuple[str, str, int]]]
+"""The fields of a payload by domain and schema: name, form, offset."""
 
 
 @dataclass(frozen=True)
@@ -42,10 +48,7 @@ def payloads(export: Export, processes: Sequence[int]) -> Payloads:
     """The payloads of the ranges of these processes; empty where the export has no blobs."""
     found: dict[tuple[int, int], Payload] = {}
     sizes: dict[int, int] = {}
-    entries: dict[tuple[int, int], list[tuple[str, str, int]]] = {}
-    for domain, schema, kind, name, offset in export.db.rows(SCHEMA_ENTRIES, ("domainId", "schemaId", "type", "name", "offset")):
-        if kind in _SIZES and isinstance(name, str) and isinstance(domain, int) and isinstance(schema, int):
-            entries.setdefault((domain, schema), []).append((name, _SIZES[kind], offset if isinstance(offset, int) else 0))
+    entries = payload_fields(export.db)
     if not entries or "binaryData" not in export.db.columns(NVTX):
         return Payloads(found, sizes)
     of_these = [condition.sql() for condition in of_processes(processes)]
@@ -60,7 +63,32 @@ def payloads(export: Export, processes: Sequence[int]) -> Payloads:
     return Payloads(found, sizes)
 
 
-def _decoded(blob: object, entries: dict[tuple[int, int], list[tuple[str, str, int]]]) -> Payload:
+def payload_fields(db: Database) -> Fields:
+    """What the export says about the layout of payloads, as far as it is understood."""
+    entries: Fields = {}
+    for domain, schema, kind, name, offset in db.rows(SCHEMA_ENTRIES, ("domainId", "schemaId", "type", "name", "offset")):
+        if kind in _SIZES and isinstance(name, str) and isinstance(domain, int) and isinstance(schema, int):
+            entries.setdefault((domain, schema), []).append((name, _SIZES[kind], offset if isinstance(offset, int) else 0))
+    return entries
+
+
+def only_known_fields(blob: object, entries: Fields) -> bytes | None:
+    """A payload with the fields that are read and zeros elsewhere, None if it has none of them."""
+    fields = _decoded(blob, entries)
+    if not isinstance(blob, bytes) or not fields.keys() & FIELD_NAMES:
+        return None
+    domain, schema, _, _ = _HEADER.unpack_from(blob)
+    placed = [(name, form, offset) for name, form, offset in entries[domain, schema] if name in fields.keys() & FIELD_NAMES and offset >= 0]
+    if not placed:
+        return None
+    size = max(offset + struct.calcsize(form) for _, form, offset in placed)
+    kept = bytearray(_HEADER.pack(domain, schema, size, _HEADER.size) + bytes(size))
+    for name, form, offset in placed:
+        struct.pack_into(form, kept, _HEADER.size + offset, fields[name])
+    return bytes(kept)
+
+
+def _decoded(blob: object, entries: Fields) -> Payload:
     """The fields of a payload by name; empty for what does not look like one."""
     if not isinstance(blob, bytes) or len(blob) < _HEADER.size:
         return {}

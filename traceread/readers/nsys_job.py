@@ -32,12 +32,17 @@ _KERNEL_LAUNCH = re.compile(r"cu(da)?Launch(Cooperative)?Kernel")
 _GRAPH_LAUNCH = re.compile(r"cu(da)?GraphLaunch")
 
 # Whole sentences of DIAGNOSTIC_EVENT that say records are missing. Nothing else of that table is repeated: it holds paths.
-_LOSSES = {
+LOSSES = {
     "Not all CUDA events might have been collected.": "CUDA events may be missing",
     "Not all NVTX events might have been collected.": "NVTX events may be missing",
     "Not all OS runtime libraries events might have been collected.": "OS runtime events may be missing",
     "CUDA profiling might have not been started correctly.": "CUDA profiling may not have started correctly",
 }
+
+WARNING = 2
+"""The least severity of a diagnostic that is a warning."""
+SYSTEM = "TARGET_INFO_SYSTEM_ENV"
+"""The table about the machine; it holds the whole environment."""
 
 # Of the captured environment only these are ever looked at: rank and size as a launcher sets them, in order of preference.
 _RANK_VARIABLES = (
@@ -117,13 +122,9 @@ def environment(db: Database) -> Environment:
     It is the environment of the command that nsys started, one for the whole file.
     """
     found: dict[str, str] = {}
-    for (text,) in db.rows("TARGET_INFO_SYSTEM_ENV", ("value",), "name = 'DeviceEnvironment'"):
+    for (text,) in db.rows(SYSTEM, ("value",), "name = 'DeviceEnvironment'"):
         if isinstance(text, str):
-            before = r"[\n\0]" if re.search(r"[\n\0]", text) else r"[\s;\"']"
-            for name in {name for pair in _RANK_VARIABLES for name in pair} | {"CUDA_VISIBLE_DEVICES"}:
-                entry = re.search(rf"(?:^|{before}){name}=([\w,-]*)", text)
-                if entry is not None:
-                    found[name] = entry[1][:100]
+            found |= told_by_environment(text)
     visible = found.get("CUDA_VISIBLE_DEVICES", "").split(",")
     remaps = visible != [""] and visible != [str(i) for i in range(len(visible))]
     for rank, size in _RANK_VARIABLES:
@@ -131,6 +132,17 @@ def environment(db: Database) -> Environment:
             world_size = int(found[size]) if re.fullmatch(r"[0-9]{1,7}", found.get(size, "")) else None
             return Environment(int(found[rank]), world_size, remaps)
     return Environment(remaps_devices=remaps)
+
+
+def told_by_environment(text: str) -> dict[str, str]:
+    """The variables of a captured environment that are ever looked at: rank, size and visible devices."""
+    found = {}
+    before = r"[\n\0]" if re.search(r"[\n\0]", text) else r"[\s;\"']"
+    for name in sorted({name for pair in _RANK_VARIABLES for name in pair} | {"CUDA_VISIBLE_DEVICES"}):
+        entry = re.search(rf"(?:^|{before}){name}=([\w,-]*)", text)
+        if entry is not None:
+            found[name] = entry[1][:100]
+    return found
 
 
 def devices(db: Database, environment: Environment) -> Callable[[int, int], Device]:
@@ -169,7 +181,7 @@ def devices(db: Database, environment: Environment) -> Callable[[int, int], Devi
 
 def host(db: Database) -> str | None:
     """The host name where it has a row of its own."""
-    for (value,) in db.rows("TARGET_INFO_SYSTEM_ENV", ("value",), "name = 'Hostname'"):
+    for (value,) in db.rows(SYSTEM, ("value",), "name = 'Hostname'"):
         if isinstance(value, str) and re.fullmatch(r"[\w.-]{1,255}", value):
             return value
     return None
@@ -196,13 +208,13 @@ def losses(db: Database, processes: Sequence[int]) -> list[Notice]:
     found: set[str] = set()
     others = 0
     for severity, text, process in db.rows("DIAGNOSTIC_EVENT", ("severity", "text", "globalPid")):
-        if not isinstance(severity, int) or severity < 2:
+        if not isinstance(severity, int) or severity < WARNING:
             continue
-        if text not in _LOSSES:
+        if text not in LOSSES:
             others += 1
         elif not isinstance(process, int) or process & ~THREAD_BITS in processes:
-            found.add(_LOSSES[text])
-    notices = [Notice("nsys-data-loss", f"nsys warns: {loss}") for loss in _LOSSES.values() if loss in found]
+            found.add(LOSSES[text])
+    notices = [Notice("nsys-data-loss", f"nsys warns: {loss}") for loss in LOSSES.values() if loss in found]
     if others:
         message = f"nsys left {others} other warning{'s' if others > 1 else ''} in the report, not about missing records"
         notices.append(Notice("nsys-diagnostics", message))

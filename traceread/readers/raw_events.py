@@ -39,9 +39,9 @@ def raw_events(path: Path, options: ReadOptions = DEFAULTS) -> Iterator[list[Raw
 
     with closing(Unpacked(path, options).blocks()) as blocks:
         for _ in EventReader(blocks, replace(options, compiled=False), show):
-            yield from map(_decoded, shown)
+            yield from map(decoded_events, shown)
             shown.clear()
-    yield from map(_decoded, shown)
+    yield from map(decoded_events, shown)
 
 
 def base_ns(path: Path, options: ReadOptions = DEFAULTS) -> int:
@@ -62,7 +62,7 @@ def base_ns(path: Path, options: ReadOptions = DEFAULTS) -> int:
     return int(found[1]) if found else 0
 
 
-def _decoded(text: bytes) -> list[RawEvent]:
+def decoded_events(text: bytes) -> list[RawEvent]:
     """The events of a stretch of text that the reader could use, as it read them."""
     try:
         return _many(b"[" + text + b"]")

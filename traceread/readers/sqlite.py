@@ -142,6 +142,20 @@ class Database:
         self._names = {name for name, sql in listed if isinstance(name, str) and isinstance(sql, str) and _REAL_TABLE.match(sql)}
         self._columns: dict[str, frozenset[str]] = {}
 
+    @property
+    def names(self) -> frozenset[str]:
+        """The names of all real tables."""
+        return frozenset(self._names)
+
+    def has_rows(self, name: str) -> bool:
+        """Whether there is such a table with something in it."""
+        table = self.table(name)
+        return table is not None and bool(self._fetch(f"SELECT 1 FROM {_quoted(table)} LIMIT 1"))  # noqa: S608 - a name of its own, quoted
+
+    def count(self, name: str) -> int:
+        """How many rows a table has, 0 if there is none."""
+        return sum(len(batch) for batch in self._batches(name, ["NULL"], ""))
+
     def table(self, name: str) -> str | None:
         """The table of this name, or of its highest `name_V<n>`, None if there is none."""
         if name in self._names:
@@ -284,6 +298,10 @@ class Database:
         present = self.columns(name)
         expressions = [_quoted(column) if column in present else "NULL" for column in columns]
         return list(chain.from_iterable(self._batches(name, expressions, where)))
+
+    def batches(self, name: str, columns: Sequence[str], where: str = "") -> Iterator[list[tuple[Any, ...]]]:
+        """The rows of a table of any size in the order of the file, some hundred at a time; only columns that it has."""
+        return self._batches(name, [_quoted(column) for column in columns], where)
 
     def strings(self, name: str, ids: IntColumn) -> dict[int, str]:
         """Text of these ids from a table (id, value); ids it does not hold are left out."""
