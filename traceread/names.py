@@ -51,7 +51,7 @@ def path_title(path: str, width: int) -> str:
 def kernel_title(name: str) -> str:
     """A kernel's name without return type, parameter list, clone suffix, casts, arrays of pointers and the namespaces every kernel has."""
     title = _CLONE.sub("", clean(name))
-    title = _CASTS.sub("", _NAMESPACES.sub("", _POINTERS.sub("", _without_parameters(title.removeprefix("void ")))))
+    title = _CASTS.sub("", _NAMESPACES.sub("", _POINTERS.sub("", without_parameters(title.removeprefix("void ")))))
     return title or clean(name)
 
 
@@ -60,7 +60,7 @@ def row_title(name: str) -> str:
     return _DATA_LOADER.sub(r"DataLoader \1", clean(name))
 
 
-def _without_parameters(name: str) -> str:
+def without_parameters(name: str) -> str:
     """The name without a final "(…)" that directly follows it: "Memcpy DtoH (Device -> Pinned)" keeps its own."""
     if not name.endswith(")"):
         return name

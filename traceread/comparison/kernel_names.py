@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import re
 
+from traceread.names import without_parameters
+
 _CLONE = re.compile(r"\s*\[clone [^\]]*\]$|\.kd$")
 _NAMESPACES = re.compile(r"\(anonymous namespace\)::|<unnamed>::|\b(?:at::native|at::cuda|c10|std)::")
 _CASTS = re.compile(r"\((?:bool|(?:unsigned )?(?:char|short|int|long|long long))\)(?=-?\d)")
@@ -23,7 +25,7 @@ Key = str
 def spelling(name: str) -> Key:
     """The name without what only its spelling adds: return type, parameters, casts, spaces, namespaces every kernel has, clone suffix."""
     key = _CLONE.sub("", name.strip()).removeprefix("void ")
-    key = _CASTS.sub("", _NAMESPACES.sub("", _without_parameters(key)))
+    key = _CASTS.sub("", _NAMESPACES.sub("", without_parameters(key)))
     return _SPACES.sub("", _SUFFIXES.sub("", key)) or name
 
 
@@ -51,16 +53,3 @@ def _split(key: str) -> tuple[str, str]:
         if c == ">":
             depth = max(depth - 1, 0)
     return "".join(outside), "".join(inside)
-
-
-def _without_parameters(name: str) -> str:
-    """The name without a final "(…)" that follows it directly: "Memcpy DtoH (Device -> Pinned)" keeps its own."""
-    if not name.endswith(")"):
-        return name
-    depth = 0
-    for position in range(len(name) - 1, -1, -1):
-        depth += {")": 1, "(": -1}.get(name[position], 0)
-        if not depth:
-            follows_a_name = position > 0 and (name[position - 1].isalnum() or name[position - 1] in "_>")
-            return name[:position] if follows_a_name else name
-    return name
