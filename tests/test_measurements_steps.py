@@ -321,6 +321,13 @@ def test_a_step_that_lacks_kernels_is_partial_and_names_no_host_cause(call):
     assert partition.class_ns[3][StepClass.UNATTRIBUTED] == 0
 
 
+def test_a_step_whose_last_kernel_is_there_ends_with_it():
+    _, steps, _, _, partition = analyse(launching({(2, k) for k in range(0, 9, 2)}).trace())
+    assert steps.windows[2].partial
+    assert steps.windows[2].end_ns == 2 * MS + 945 * US
+    assert partition.class_ns[3][StepClass.LAUNCH_BOUND] == partition.class_ns[1][StepClass.LAUNCH_BOUND]
+
+
 def test_steps_without_kernels_are_not_time_of_the_next_one():
     steps = analyse(launching({(s, k) for s in (0, 1) for k in range(10)}).trace())[1]
     assert [w.start_ns for w in steps.windows] == [0, MS, 2 * MS, 2 * MS + 945 * US]

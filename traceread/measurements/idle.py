@@ -30,6 +30,8 @@ from traceread.model import (
 
 SHORT_DISPATCH_NS = 5_000
 """A queued gap up to this long is dispatch in any trace."""
+LONGEST_DISPATCH_NS = 20_000
+"""A longer one is not, however usual: the medians of real traces are below 3 µs, and holes that repeat are usual too."""
 SLOW_CALL_NS = 1_000_000
 """A launch call longer than this is slow; the first launch of a kernel that slow loads code."""
 SILENCE_NS = 1_000_000
@@ -154,7 +156,7 @@ class _Verdicts:
         count = len(pieces)
         if not count:
             return
-        reasons = np.broadcast_to(np.asarray(reason, np.int64), count)
+        reasons = np.broadcast_to(np.asarray(reason, np.uint8), count)
         if recorded is None:
             recorded = _RECORDED[reasons]
         self._rows.append(
@@ -162,9 +164,9 @@ class _Verdicts:
                 pieces.start,
                 pieces.end,
                 pieces.gap,
-                np.broadcast_to(np.asarray(cause, np.int64), count),
+                np.broadcast_to(np.asarray(cause, np.uint8), count),
                 reasons,
-                np.asarray(recorded, np.int64),
+                np.asarray(recorded, np.int8),
                 np.full(count, -1) if source is None else source,
             )
         )
@@ -302,7 +304,8 @@ def _judge_queued(
         return
     length = (gaps.end - gaps.start)[pieces.gap]
     # twice the median keeps an even count's median an integer
-    short = 2 * length <= np.maximum(3 * _twice_median_queued_gap(trace, launches, busy), 2 * SHORT_DISPATCH_NS)
+    thrice = 3 * _twice_median_queued_gap(trace, launches, busy)
+    short = 2 * length <= np.clip(thrice, 2 * SHORT_DISPATCH_NS, 2 * LONGEST_DISPATCH_NS)
     verdicts.add(pieces.where(short), StepClass.QUEUED, Reason.DISPATCH)
     long = pieces.where(~short)
     if not len(long):

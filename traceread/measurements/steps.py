@@ -292,14 +292,16 @@ def _with_betweens(steps: HostSegments, launches: Launches) -> HostSegments:
 
 def _steps_from(trace: Trace, launches: Launches, segments: HostSegments, host_names: HostNames) -> Steps:
     segment_of = _segment_of(segments, launches)
-    coverage = _launch_coverage(trace, launches, segments.start, segments.end, host_names)
+    at, recorded = _kernel_launches(trace, launches, host_names)
+    coverage = _launch_coverage(at, recorded, segments.start, segments.end)
     captures = _captures(trace)
     capture = np.searchsorted(np.array([start for start, _ in captures[1:]], np.int64), segments.start, side="right").tolist()
-    # The work between two steps is over when the next one starts, not before; so is that of a step whose kernels are missing.
-    until_next = [kind is WindowKind.BETWEEN or _lacks_kernels(*c) for kind, c in zip(segments.kind, coverage, strict=True)]
     ends = _window_ends(trace, segments, segment_of)
+    last = np.searchsorted(at, segments.end) - 1
     for i in range(len(ends) - 1):
-        if until_next[i] and capture[i] == capture[i + 1]:
+        # The work between two steps is over when the next one starts, not before; so is that of a step whose last kernels are missing.
+        until_next = segments.kind[i] is WindowKind.BETWEEN or (_lacks_kernels(*coverage[i]) and not recorded[last[i]])
+        if until_next and capture[i] == capture[i + 1]:
             ends[i] = max(ends[i], int(segments.start[i + 1]))
     begin = _first_begin(trace, launches, int(segments.start[0]), captures[capture[0]])
     windows: list[Window] = []
@@ -401,23 +403,23 @@ def launched_before_capture(trace: Trace, launches: Launches, inside: npt.NDArra
     return result
 
 
-def _launch_coverage(trace: Trace, launches: Launches, start: IntColumn, end: IntColumn, host_names: HostNames) -> list[tuple[int, int]]:
-    """For each stretch of host time how many of its launches of kernels and graphs own activities, and how many it made."""
+def _kernel_launches(trace: Trace, launches: Launches, host_names: HostNames) -> tuple[IntColumn, npt.NDArray[np.bool_]]:
+    """The starts of all launches of kernels and graphs that put work on this GPU, in order, and whether their work is in the trace."""
     calls = trace.calls
     roles = host_names.call_roles(trace.names, calls.name)
     made = ((roles == CallRole.KERNEL_LAUNCH) | (roles == CallRole.GRAPH_LAUNCH)) & (calls.correlation > 0)
     made &= ~intervals.holds(_graph_captures(trace, roles), calls.start_ns)
     made &= ~np.isin(calls.correlation, trace.elsewhere.correlation)
-    rows = np.flatnonzero(made)
-    i = np.searchsorted(start, calls.start_ns[rows], side="right") - 1
-    inside = (i >= 0) & (calls.start_ns[rows] < end[np.maximum(i, 0)])
-    i, rows = i[inside], rows[inside]
-    total = np.bincount(i, minlength=len(start))
     # A runtime call and the driver call it makes carry one id, and one of them owns what was launched.
-    recorded = launches.owners[rows] > 0
-    recorded[~recorded] = np.isin(calls.correlation[rows[~recorded]], calls.correlation[launches.owners > 0])
-    matched = np.bincount(i[recorded], minlength=len(start))
-    return list(zip(matched.tolist(), total.tolist(), strict=True))
+    recorded = np.isin(calls.correlation, calls.correlation[launches.owners > 0])
+    return calls.start_ns[made], recorded[made]
+
+
+def _launch_coverage(at: IntColumn, recorded: npt.NDArray[np.bool_], start: IntColumn, end: IntColumn) -> list[tuple[int, int]]:
+    """For each stretch of host time how many of its launches have their work in the trace, and how many it made."""
+    first, stop = np.searchsorted(at, start), np.searchsorted(at, end)
+    before = np.append(0, np.cumsum(recorded))
+    return list(zip((before[stop] - before[first]).tolist(), (stop - first).tolist(), strict=True))
 
 
 def _graph_captures(trace: Trace, roles: ByteColumn) -> intervals.Intervals:
@@ -480,6 +482,7 @@ def _whole_capture(trace: Trace, launches: Launches, host_names: HostNames) -> S
     activities = trace.activities
     windows: list[Window] = []
     window_of = np.full(len(activities), -1)
+    kernel_launches = _kernel_launches(trace, launches, host_names)
     for start, end in _captures(trace):
         mine = np.flatnonzero((activities.start_ns >= start) & (activities.start_ns < end))
         if not len(mine):
@@ -487,7 +490,7 @@ def _whole_capture(trace: Trace, launches: Launches, host_names: HostNames) -> S
         launched = mine[launches.known[mine]]
         # What was launched after all that is recorded would run after the window.
         last = launches.start_ns[launched].max(initial=start)
-        covered = _launch_coverage(trace, launches, np.array([start]), np.array([last + 1]), host_names)
+        covered = _launch_coverage(*kernel_launches, np.array([start]), np.array([last + 1]))
         window = Window(
             label=WHOLE,
             number=-1,
