@@ -408,11 +408,14 @@ def _kernel_launches(trace: Trace, launches: Launches, host_names: HostNames) ->
     calls = trace.calls
     roles = host_names.call_roles(trace.names, calls.name)
     made = ((roles == CallRole.KERNEL_LAUNCH) | (roles == CallRole.GRAPH_LAUNCH)) & (calls.correlation > 0)
-    made &= ~intervals.holds(_graph_captures(trace, roles), calls.start_ns)
-    made &= ~np.isin(calls.correlation, trace.elsewhere.correlation)
+    rows = np.flatnonzero(made)
+    rows = rows[~intervals.holds(_graph_captures(trace, roles), calls.start_ns[rows])]
+    if len(trace.elsewhere):
+        rows = rows[~np.isin(calls.correlation[rows], trace.elsewhere.correlation)]
+    recorded = launches.owners[rows] > 0
     # A runtime call and the driver call it makes carry one id, and one of them owns what was launched.
-    recorded = np.isin(calls.correlation, calls.correlation[launches.owners > 0])
-    return calls.start_ns[made], recorded[made]
+    recorded[~recorded] = np.isin(calls.correlation[rows[~recorded]], calls.correlation[launches.owners > 0])
+    return calls.start_ns[rows], recorded
 
 
 def _launch_coverage(at: IntColumn, recorded: npt.NDArray[np.bool_], start: IntColumn, end: IntColumn) -> list[tuple[int, int]]:
