@@ -14,13 +14,16 @@ from pathlib import Path
 
 import pytest
 from comparing import RUN, kernel, merged, report, side, side_of_dict
+from step_logs import S, Writer
 
+from traceread.cli import main
 from traceread.errors import ComparisonError, InputError, MissingData, SelectionError
 from traceread.history import append, entry_of, jobs_in, read
 from traceread.history.database import COLUMNS, SCHEMA
 from traceread.history.prometheus import RULES, exposition
 from traceread.history.trend import trend_of
 from traceread.reporters.history import history_document, render_history
+from traceread.runs.summary import read_runs
 
 MS = 1_000_000
 DAY = 86_400 * 10**9
@@ -434,19 +437,75 @@ def simulated():
     return traceread.analyze(HERE.parent / "sample_traces" / "llama7b" / "after-nsys")
 
 
-def test_mlflow_keeps_a_report_in_a_local_store(tmp_path, monkeypatch):
-    mlflow = pytest.importorskip("mlflow", reason="mlflow is not installed")
+@pytest.fixture
+def mlflow(tmp_path, monkeypatch):
+    """The real client, with a store of files that belongs to the test alone."""
+    mlflow = pytest.importorskip("mlflow", reason="mlflow is not installed: pip install -e '.[test]'")
+    monkeypatch.setenv("MLFLOW_ALLOW_FILE_STORE", "true")
+    before = mlflow.get_tracking_uri()
+    mlflow.set_tracking_uri((tmp_path / "mlruns").as_uri())
+    yield mlflow
+    mlflow.set_tracking_uri(before)
+
+
+def test_mlflow_keeps_a_report_in_a_local_store(mlflow, tmp_path):
     from traceread.history.mlflow import log_report
 
-    monkeypatch.setenv("MLFLOW_ALLOW_FILE_STORE", "true")
-    mlflow.set_tracking_uri((tmp_path / "mlruns").as_uri())
     found = simulated()
     run = mlflow.MlflowClient().get_run(log_report(found, step=7))
     assert run.data.metrics["traceread/step_median_ms"] == found.summary.median_ns / 1e6
     assert run.data.tags["traceread.gpu"] == "NVIDIA H100 80GB HBM3"
     assert run.info.status == "FINISHED"
+    [line] = (tmp_path / "mlruns" / "0" / run.info.run_id / "metrics" / "traceread" / "step_median_ms").read_text().splitlines()
+    assert (float(line.split()[1]), line.split()[2]) == (found.summary.median_ns / 1e6, "7")
+    [saved] = tmp_path.rglob("report.json")
+    assert json.loads(saved.read_text("utf-8"))["summary"]["step_ns"]["median"] == found.summary.median_ns
     with mlflow.start_run() as active:
         assert log_report(found) == active.info.run_id
+
+
+def whole_run(directory):
+    log = Writer(directory, run="seven", gpus=8).start(described={"price_per_gpu_hour": 2.0}).interval(10, 1_000, S, loss=3.0)
+    log.interval(10, 1_000, S, loss=2.5, grad_norm="nan").interval(10, 1_000, 2 * S, loss=2.0).aside("eval", S, metrics={"loss": 2.0})
+    [run] = read_runs([directory]).runs
+    return run
+
+
+def test_mlflow_keeps_a_whole_run_with_tokens_as_the_step(mlflow, tmp_path):
+    from traceread.history.mlflow import log_run
+
+    run = whole_run(tmp_path / "run")
+    client = mlflow.MlflowClient()
+    kept = client.get_run(log_run(run))
+    assert kept.info.run_name == "seven"
+    assert kept.data.metrics["traceread/run/goodput"] == pytest.approx(4 / 5)
+    assert kept.data.metrics["traceread/run/cost_per_evaluation"] == pytest.approx(5 * 8 / 3600 * 2)
+    assert "traceread/run/mfu" not in kept.data.metrics, "not known, not zero"
+    loss = client.get_metric_history(kept.info.run_id, "traceread/interval/loss")
+    assert [(m.step, m.value) for m in loss] == [(1_000, 3.0), (2_000, 2.5), (3_000, 2.0)]
+    rates = client.get_metric_history(kept.info.run_id, "traceread/interval/tokens_per_s")
+    assert [(m.step, m.value) for m in rates] == [(2_000, 125.0), (3_000, 62.5)], "the first interval is warm-up"
+    assert client.get_metric_history(kept.info.run_id, "traceread/interval/grad_norm")[0].value != 0
+    with mlflow.start_run() as active:
+        assert log_run(run) == active.info.run_id
+
+
+def test_the_command_logs_runs(mlflow, tmp_path, capsys):
+    whole_run(tmp_path / "run")
+    assert main(["runs", str(tmp_path / "run"), "--log-to", "mlflow"]) == 0
+    [run] = mlflow.search_runs(output_format="list")
+    assert run.data.tags["traceread.run"] == "seven"
+    assert "seven" in capsys.readouterr().out
+
+
+def test_a_tracker_that_cannot_be_reached_says_so(tmp_path, monkeypatch, capsys):
+    def refuse(run):
+        raise ConnectionError("connection refused")
+
+    monkeypatch.setattr("traceread.history.mlflow.log_run", refuse)
+    whole_run(tmp_path)
+    assert main(["runs", str(tmp_path), "--log-to", "mlflow"]) == 1
+    assert "mlflow did not take the runs: connection refused" in capsys.readouterr().err
 
 
 class Wandb:
@@ -461,8 +520,8 @@ class Wandb:
 
 class Run:
     def __init__(self):
-        self.logged, self.config = [], {}
-        self.config = self
+        self.logged, self.axes = [], {}
+        self.config, self.summary = self, Summary()
 
     def log(self, values, step=None):
         self.logged.append((step, values))
@@ -470,6 +529,13 @@ class Run:
     def update(self, values, allow_val_change):
         assert allow_val_change
         self.values = values
+
+    def define_metric(self, name, step_metric=None):
+        self.axes[name] = step_metric
+
+
+class Summary(dict):
+    pass
 
 
 def test_wandb_gets_numbers_texts_and_the_page(monkeypatch):
@@ -485,6 +551,22 @@ def test_wandb_gets_numbers_texts_and_the_page(monkeypatch):
     assert values["traceread/class/compute_ms"] > 2800
     assert "<html" in values["traceread/report"].text
     assert run.values["traceread.source"] == "nsys"
+
+
+def test_wandb_gets_a_whole_run_over_its_tokens(monkeypatch, tmp_path):
+    from traceread.history.wandb import log_run
+
+    monkeypatch.setitem(sys.modules, "wandb", Wandb)
+    run = Run()
+    log_run(whole_run(tmp_path), run)
+    assert run.axes["traceread/interval/*"] == "traceread/tokens"
+    assert [(v["traceread/tokens"], v.get("traceread/interval/tokens_per_s")) for _, v in run.logged] == [
+        (1_000, None),
+        (2_000, 125.0),
+        (3_000, 62.5),
+    ]
+    assert run.summary["traceread/run/goodput"] == pytest.approx(4 / 5)
+    assert run.values["traceread.run"] == "seven"
 
 
 @pytest.mark.parametrize("name", ["mlflow", "wandb"])

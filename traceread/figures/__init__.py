@@ -10,6 +10,7 @@ from traceread.figures.kernels import plot_families, plot_kernels
 from traceread.figures.partition import plot_ranks, plot_steps
 from traceread.figures.queue_depth import plot_queue_depth
 from traceread.figures.ranks import plot_arrivals, plot_waiting
+from traceread.figures.runs import plot_goodput, plot_loss, plot_throughput
 from traceread.figures.timeline import plot_timeline
 from traceread.figures.trend import plot_trend
 from traceread.figures.waterfall import plot_waterfall
@@ -20,11 +21,14 @@ __all__ = [
     "plot_difference",
     "plot_families",
     "plot_fix_list",
+    "plot_goodput",
     "plot_kernels",
+    "plot_loss",
     "plot_queue_depth",
     "plot_ranks",
     "plot_side_by_side",
     "plot_steps",
+    "plot_throughput",
     "plot_timeline",
     "plot_trend",
     "plot_waiting",

@@ -8,6 +8,7 @@ from typing import Any
 import traceread
 from traceread.report import FORMAT
 from traceread.reporters.document import Block, Cell, Column, Document, Listing, Name, Table, Tone
+from traceread.reporters.notebook import safe_html
 from traceread.runs.ledger import Part
 from traceread.runs.spikes import DROP, GRAD_NORM_Z, LOSS_Z, Spike
 from traceread.runs.summary import Runs, RunSummary
@@ -31,18 +32,41 @@ def runs_dict(runs: Runs) -> dict[str, Any]:
 
 def runs_document(runs: Runs) -> Document:
     """Everything `traceread runs` shows."""
-    blocks: list[Block] = [_throughput(runs), _costs(runs), _parts(runs)]
-    blocks += [table for table in (_evaluations(runs), _telemetry(runs)) if table is not None]
-    if stalled := [f"GPU {g.index} is {part(g.utilisation or 0)} utilised and stalled: {g.stalled}" for g in runs.gpus if g.stalled]:
-        blocks.append(Listing("GPUs that only look busy", tuple((text,) for text in stalled), tone=Tone.WARNING))
-    if odd := [(f"{_of(runs, r)}{text}",) for r in runs.runs for text in _oddities(r)]:
-        blocks.append(Listing("to look at", tuple(odd)))
-    if lacking := [(f"{_of(runs, r)}{text}",) for r in runs.runs for text in r.throughput.utilisation.missing]:
-        blocks.append(Listing("MFU is not known", tuple(lacking), tone=Tone.FAINT))
-    if runs.notices:
-        blocks.append(Listing("warnings", tuple((f"{n.message} [{n.slug}]",) for n in runs.notices), tone=Tone.WARNING))
-    tokens = sum(r.history.tokens for r in runs.runs)
-    return Document(("runs", plural(len(runs.runs), "run"), f"{quantity(tokens)} tokens"), tuple(blocks))
+    return Document(runs_heading(runs), tuple(block for part in blocks_of(runs).values() for block in part))
+
+
+def runs_html(runs: Runs) -> str:
+    """The runs for a notebook cell."""
+    return safe_html(runs, lambda: runs_document(runs))
+
+
+def runs_heading(runs: Runs) -> tuple[str, ...]:
+    """What is shown: how many runs, and their tokens."""
+    return "runs", plural(len(runs.runs), "run"), f"{quantity(sum(r.history.tokens for r in runs.runs))} tokens"
+
+
+def blocks_of(runs: Runs) -> dict[str, tuple[Block, ...]]:
+    """What is shown, by name and in order; a part that has nothing to show is empty."""
+    stalled = [f"GPU {g.index} is {part(g.utilisation or 0)} utilised and stalled: {g.stalled}" for g in runs.gpus if g.stalled]
+    odd = [f"{_of(runs, r)}{text}" for r in runs.runs for text in _oddities(r)]
+    lacking = [f"{_of(runs, r)}{text}" for r in runs.runs for text in r.throughput.utilisation.missing]
+    warnings = [f"{n.message} [{n.slug}]" for n in runs.notices]
+    found: dict[str, Block | None] = {
+        "throughput": _throughput(runs),
+        "costs": _costs(runs),
+        "parts": _parts(runs),
+        "evaluations": _evaluations(runs),
+        "telemetry": _telemetry(runs),
+        "stalled": _listing("GPUs that only look busy", stalled, Tone.WARNING),
+        "oddities": _listing("to look at", odd, Tone.PLAIN),
+        "lacking": _listing("MFU is not known", lacking, Tone.FAINT),
+        "warnings": _listing("warnings", warnings, Tone.WARNING),
+    }
+    return {name: () if block is None else (block,) for name, block in found.items()}
+
+
+def _listing(title: str, texts: list[str], tone: Tone) -> Listing | None:
+    return Listing(title, tuple((text,) for text in texts), tone=tone) if texts else None
 
 
 def _of(runs: Runs, run: RunSummary) -> str:
@@ -90,15 +114,15 @@ def _costs(runs: Runs) -> Table:
             _share(r.ledger.goodput),
             str(r.ledger.restarts),
             f"{r.ledger.lost_steps:,}",
-            _money(r.ledger.productive_cost),
-            _money(r.ledger.cost),
-            _money(r.ledger.cost_per_evaluation),
+            money(r.ledger.productive_cost),
+            money(r.ledger.cost),
+            money(r.ledger.cost_per_evaluation),
         )
         for r in runs.runs
     )
     allocated = sum(r.ledger.allocated_gpu_hours for r in runs.runs)
     productive = sum(r.ledger.productive_gpu_hours for r in runs.runs)
-    total = ("all", "", f"{allocated:,.1f}", f"{productive:,.1f}", "", "", "", "", _money(runs.cost), "") if len(runs.runs) > 1 else None
+    total = ("all", "", f"{allocated:,.1f}", f"{productive:,.1f}", "", "", "", "", money(runs.cost), "") if len(runs.runs) > 1 else None
     numbers = ("GPU hours", "productive", "goodput", "restarts", "steps again", "of use", "price", "each eval")
     columns = (Column("run", grows=True), Column("child of"), *(Column(n, right=True) for n in numbers))
     note = "Steps again: logged, and done again after a resume. Of use: price of the productive GPU hours."
@@ -183,5 +207,6 @@ def _share(value: float | None) -> str:
     return "" if value is None else part(value)
 
 
-def _money(value: float | None) -> str:
+def money(value: float | None) -> str:
+    """A price without its currency, "" if it is not known."""
     return "" if value is None else f"{value:,.0f}"

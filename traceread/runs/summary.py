@@ -7,15 +7,21 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from statistics import median
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from traceread.errors import Notice
+from traceread.names import clean
 from traceread.run import Described, find_run
+from traceread.runs.curve import Point, draw_curve
 from traceread.runs.history import RunHistory, order_runs
 from traceread.runs.ledger import Ledger, Throughput, counted_intervals, keep_ledger, measure_throughput
 from traceread.runs.spikes import GRAD_NORM_Z, LOSS_Z, Drop, Spike, find_drops, find_spikes
 from traceread.runs.telemetry import GpuTelemetry, read_telemetry
 from traceread.steplog import Entry, find_logs, read_log
+
+if TYPE_CHECKING:
+    import pandas as pd
+    from plotly.graph_objects import Figure
 
 _S = 10**9
 
@@ -67,6 +73,7 @@ class RunSummary:
     Attributes:
         history: its segments.
         throughput, ledger: what it did and what it took.
+        curve: its intervals that count, over the tokens seen.
         evaluations: by tokens.
         spikes, drops: where loss, gradient norm or rate were not as usual.
         skew: median of the slowest rank's step over the mean rank's; None with one rank.
@@ -80,6 +87,7 @@ class RunSummary:
     history: RunHistory
     throughput: Throughput
     ledger: Ledger
+    curve: tuple[Point, ...]
     evaluations: tuple[Evaluation, ...]
     spikes: tuple[Spike, ...]
     drops: tuple[Drop, ...]
@@ -162,6 +170,9 @@ class Runs:
     gpus: tuple[GpuTelemetry, ...]
     notices: tuple[Notice, ...]
 
+    def __repr__(self) -> str:
+        return f"<Runs {', '.join(clean(r.history.name) for r in self.runs[:3])}{' …' if len(self.runs) > 3 else ''}>"
+
     @property
     def cost(self) -> float | None:
         """Of all runs, those that were stopped early and failed ones too; None where a price is not known."""
@@ -181,8 +192,26 @@ class Runs:
             "warnings": [n.to_dict() for n in self.notices],
         }
 
+    def to_frame(self) -> pd.DataFrame:
+        """One row per interval that counts: run, and the attributes of `traceread.runs.curve.Point`."""
+        import pandas as pd
 
-def read_runs(paths: Sequence[str | Path], given: Described, telemetry: Sequence[Path] = (), warmup: int = 1) -> Runs:
+        rows = [{"run": r.history.name, **p.to_dict()} for r in self.runs for p in r.curve]
+        return pd.DataFrame(rows, columns=["run", *Point.__dataclass_fields__])
+
+    def plot(self) -> Figure:
+        """Throughput and MFU over the tokens seen."""
+        from traceread.figures.runs import plot_throughput
+
+        return plot_throughput(self)
+
+    def _repr_html_(self) -> str:
+        from traceread.reporters.runs import runs_html
+
+        return runs_html(self)
+
+
+def read_runs(paths: Sequence[str | Path], given: Described | None = None, telemetry: Sequence[Path] = (), warmup: int = 1) -> Runs:
     """The runs whose step logs are in these files and directories.
 
     Args:
@@ -196,7 +225,7 @@ def read_runs(paths: Sequence[str | Path], given: Described, telemetry: Sequence
         InputError: one of them, or the telemetry, cannot be read.
     """
     segments = [segment for path in find_logs(paths) for segment in read_log(path)]
-    runs = [_summary(run, given, warmup) for run in order_runs(segments)]
+    runs = [_summary(run, given or Described(), warmup) for run in order_runs(segments)]
     notices = dict.fromkeys(n for r in runs for n in (*r.history.notices, *_description(r.history).notices))
     return Runs(tuple(runs), tuple(g for path in telemetry for g in read_telemetry(path)), tuple(notices))
 
@@ -212,10 +241,12 @@ def _summary(run: RunHistory, given: Described, warmup: int) -> RunSummary:
     kept = run.kept
     skews = [e.step_ns_max / e.step_ns for e, _ in counted if e.step_ns and e.step_ns_max]
     several = max(s.segment.gpus for s in run.stretches) > 1
+    throughput = measure_throughput(run, described, warmup)
     return RunSummary(
         history=run,
-        throughput=measure_throughput(run, described, warmup),
+        throughput=throughput,
         ledger=keep_ledger(run, described.run.price_per_gpu_hour),
+        curve=draw_curve(run, throughput, warmup),
         evaluations=tuple(_evaluations(run)),
         spikes=(*find_spikes(kept, "loss", LOSS_Z), *find_spikes(kept, "grad_norm", GRAD_NORM_Z)),
         drops=tuple(find_drops((e.step, tokens * _S / e.wall_ns) for e, tokens in counted if e.wall_ns and tokens)),
