@@ -28,6 +28,7 @@ from traceread.cli import main
 from traceread.engine import Workers
 from traceread.measurements.classes import CLASSES
 from traceread.model import RangeKind
+from traceread.readers.options import ReadOptions
 from traceread.report import AnalysisOptions, analyze_trace
 from traceread.units import duration
 
@@ -810,6 +811,41 @@ def test_ranges_and_graphs_are_joined_without_looking_at_every_pair():
     calls = [python_calls(lambda t=t: analyze_trace(t, options)) for t in (small, large)]
     assert calls[1] < 2 * calls[0]
     assert peak_bytes(lambda: analyze_trace(large, options)) < 5 * peak_bytes(lambda: analyze_trace(small, options))
+
+
+def test_a_trace_full_of_stacks_is_read_in_less_memory_than_its_text(tmp_path):
+    """Python frames, arrows and annotations drawn on GPU rows are most of such a file; what no measurement reads is not kept."""
+
+    def body(k, t, n):
+        for i in range(2_000):
+            k.python(f"model.py({i % 50}): forward", t + i * 4 * US, 3 * US)
+            k.flow("s", i, t + i * 4 * US)
+            k.complete("gpu_user_annotation", "forward", t + i * 4 * US, 3 * US, pid=0, tid=7, stream=7)
+            launch(k, t + i * 4 * US, "kernel", t + 1 * MS + i * 4 * US, 2 * US)
+
+    path = steps(body).write(tmp_path / "rank0.json")
+    options = ReadOptions(chunk_bytes=1 << 17, threads=1)
+    traceread.load(path, options=options)  # what is imported once is imported
+    assert peak_bytes(lambda: traceread.load(path, options=options)) < path.stat().st_size // 2
+    [trace] = traceread.load(path).traces
+    assert (len(trace.activities), len(trace.calls), len(trace.ranges)) == (8_000, 8_000, 8_004)
+
+
+def test_nothing_is_negative_where_launches_are_missing(tmp_path):
+    """Bandwidths, depths of queues, latencies, shares: neither from kernels without a launch nor from launches without a kernel."""
+
+    def body(k, t, n):
+        k.memcpy("Memcpy HtoD (Pinned -> Device)", t + 100 * US, 50 * US, bytes=1 << 20, correlation=0)
+        k.kernel("early", t + 200 * US, 2 * MS, correlation=50_000 + n)
+        launch(k, t + 3 * MS, "behind_its_kernel", t + 2_990 * US, 1 * MS)
+        k.call("cudaLaunchKernel", t + 4 * MS, 5 * US, correlation=60_000 + n)
+        k.kernel(NCCL, t + 5 * MS, 1 * MS, stream=20, correlation=0)
+
+    path = steps(body).write(tmp_path / "rank0.json")
+    for verb in ("report", "ranks", "kernels", "steps"):
+        assert min(numbers_of(strictly(run(verb, path, "--json")[1]))) >= 0
+    depth = traceread.analyze(path).ranks[0].timeline.depth
+    assert min(depth.least.tolist()) >= 0
 
 
 # --- findings --------------------------------------------------------------------------------------------------------------------
