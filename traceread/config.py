@@ -12,6 +12,7 @@ from traceread.categories.host import HostNames
 from traceread.errors import ConfigError
 
 FILE_NAME = "traceread.toml"
+_LARGEST_FILE = 1 << 20
 _SECTIONS = frozenset(("kernels", "ranges", "steps", "model"))
 
 
@@ -48,7 +49,11 @@ def load_config(path: Path) -> Config:
         ConfigError: the file cannot be read, is no TOML, or says something unknown.
     """
     try:
-        data = tomllib.loads(path.read_text("utf-8"))
+        with path.open("rb") as file:
+            text = file.read(_LARGEST_FILE + 1)
+        if len(text) > _LARGEST_FILE:
+            raise ConfigError(f"{path} is larger than settings can be", "give another file with --config FILE")
+        data = tomllib.loads(text.decode("utf-8"))
     except OSError as error:
         raise ConfigError(f"cannot read {path}: {error.strerror or error}", "give an existing file with --config FILE") from None
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:

@@ -34,7 +34,13 @@ examples:
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Runs one command line and returns its exit code."""
-    arguments = list(sys.argv[1:] if argv is None else argv)
+    try:
+        return _main(list(sys.argv[1:] if argv is None else argv))
+    except KeyboardInterrupt:  # before the command has begun
+        return INTERRUPTED
+
+
+def _main(arguments: list[str]) -> int:
     parser, verbs = _parser()
     if not arguments:
         parser.print_help(sys.stderr)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -88,8 +89,12 @@ def _write(report: Report, format: str, args: argparse.Namespace) -> tuple[Path,
     if format == "parquet":
         return tables.save_parquet(report, args.output)
     import traceread
+    from traceread.cli.loading import limits_of
     from traceread.reporters.perfetto import export_perfetto
 
     # PyTorch traces are copied from their files; of Nsight Systems the tables are needed once more
-    profile = None if report.source == "kineto" else traceread.load(args.paths, source=args.format, ranks=args.ranks, config=args.config)
+    profile = None
+    if report.source != "kineto":
+        limits = replace(limits_of(args), cache=args.cache)
+        profile = traceread.load(args.paths, source=args.format, ranks=args.ranks, config=args.config, options=limits)
     return (export_perfetto(report, args.output, profile, only_used=args.steps is not None),)

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from rich.progress import Progress, TaskID
 
+    from traceread.readers.options import ReadOptions
     from traceread.report import Report
 
 _PATIENCE_S = 1.0
@@ -27,11 +28,8 @@ def load_report(args: argparse.Namespace, paths: Sequence[str] | None = None) ->
     import traceread.job  # now: what it imports is no part of the time that loading takes
     from traceread.cli.run_options import given
     from traceread.engine import Workers
-    from traceread.readers.options import ReadOptions
 
-    limits = ReadOptions(cache=args.cache)
-    if args.max_uncompressed:
-        limits = replace(limits, max_uncompressed_bytes=args.max_uncompressed)
+    limits = limits_of(args)
     with LoadProgress(wanted=sys.stderr.isatty() and not args.quiet) as progress:
         report = traceread.analyze(
             list(args.paths if paths is None else paths),
@@ -41,7 +39,7 @@ def load_report(args: argparse.Namespace, paths: Sequence[str] | None = None) ->
             run=given(args),
             source=args.format,
             ranks=args.ranks if paths is None else None,
-            options=replace(limits, progress=progress.update),
+            options=replace(limits, cache=args.cache, progress=progress.update),
             workers=Workers(args.jobs, args.cluster),
             keep_going=args.keep_going,
         )
@@ -49,6 +47,16 @@ def load_report(args: argparse.Namespace, paths: Sequence[str] | None = None) ->
         for path, reason in report.skipped_files:
             print(f"traceread: skipped {path}: {reason}", file=sys.stderr)
     return report
+
+
+def limits_of(args: argparse.Namespace) -> ReadOptions:
+    """The limits on files that the options say."""
+    from traceread.readers.options import NO_LIMIT, ReadOptions
+
+    limits = ReadOptions().trusting() if args.trust else ReadOptions()
+    if args.max_uncompressed:
+        limits = replace(limits, max_uncompressed_bytes=args.max_uncompressed, max_unpacked_ratio=NO_LIMIT)
+    return limits
 
 
 class LoadProgress:

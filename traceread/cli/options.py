@@ -38,6 +38,7 @@ def add_reading(parser: argparse.ArgumentParser) -> None:
     group.add_argument("--ranks", type=_ranks, metavar="LIST", help="only these ranks, such as 0-3,7")
     group.add_argument("--config", type=Path, metavar="FILE", help="a traceread.toml other than the one beside the traces")
     add_max_uncompressed(group)
+    group.add_argument("--trust", action="store_true", help="read files however large, and with however many GPUs and threads")
     jobs_help = "processes that read ranks (default: one for each CPU, where that pays)"
     group.add_argument("--jobs", type=count, default=0, metavar="N", help=jobs_help)
     group.add_argument("--cache", type=Path, metavar="DIR", help="keep what was read there, so that the next time is faster")

@@ -7,6 +7,7 @@ from datetime import datetime
 
 from traceread.history.entry import Entry
 from traceread.history.trend import History
+from traceread.names import clean
 
 RULES = """\
 # Recording and alerting rules for what `traceread history FILE --prometheus OUT` writes.
@@ -115,4 +116,4 @@ def _labels(labels: dict[str, str]) -> str:
 
 
 def _escaped(value: str) -> str:
-    return value.replace("\\", "\\\\").replace("\n", "\\n").replace('"', '\\"')
+    return "\n".join(map(clean, value.split("\n"))).replace("\\", "\\\\").replace("\n", "\\n").replace('"', '\\"')

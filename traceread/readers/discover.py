@@ -19,6 +19,7 @@ from traceread.errors import InputError, Notice, SelectionError, TraceNotFound, 
 from traceread.model import NOT_RECORDED, Profile, Trace
 from traceread.readers import kineto
 from traceread.readers.formats import KINETO, NSYS, REPORT_SUFFIXES, format_of, head_of, is_json, rank_in_head
+from traceread.readers.limits import refuse_more
 from traceread.readers.options import DEFAULTS, Progress, ReadOptions
 from traceread.readers.windows import captures, joined
 from traceread.remote import RemotePath, fetched, identity, is_url, listed
@@ -171,7 +172,7 @@ def read(source: Source, options: ReadOptions = DEFAULTS) -> list[Trace]:
             return _read_whole(source, options)
         from traceread.cache import Cache
 
-        cache = Cache(options.cache, (options.max_uncompressed_bytes, options.max_event_bytes))
+        cache = Cache(options.cache, options.limits)
         known = identity(source.path) if isinstance(source.path, RemotePath) else ""
         return cache.read(source.path, lambda: _read_whole(source, options), known)
     except TracereadError as error:
@@ -184,10 +185,13 @@ def read(source: Source, options: ReadOptions = DEFAULTS) -> list[Trace]:
 
 def _read_whole(source: Source, options: ReadOptions) -> list[Trace]:
     if not isinstance(source.path, RemotePath):
-        return READERS[source.format](source.path, options)
-    with fetched(source.path) as local:
-        traces = READERS[source.format](local, options)
-    return [replace(trace, files=(source.path,)) for trace in traces]
+        traces = READERS[source.format](source.path, options)
+    else:
+        with fetched(source.path) as local:
+            traces = [replace(trace, files=(source.path,)) for trace in READERS[source.format](local, options)]
+    refuse_more(source.path, len(traces), options.max_gpus, "GPUs")
+    refuse_more(source.path, max((len(trace.threads) for trace in traces), default=0), options.max_threads, "host threads")
+    return traces
 
 
 def rank_in_name(name: str) -> int | None:

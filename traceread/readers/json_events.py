@@ -242,7 +242,7 @@ class EventReader:
             while len(self._text) - self._at < self._stride * self._options.chunk_bytes and self._more():
                 pass
             cuts = self._cuts()
-            if not cuts:
+            if not cuts or max(map(int.__sub__, cuts, [self._at, *cuts])) > self._options.max_event_bytes:
                 break
             if self._pool is None and self._threads > 1 and not self._eof:
                 from concurrent.futures import ThreadPoolExecutor  # a small file needs none
@@ -322,7 +322,7 @@ class EventReader:
     def _chunk(self, boundary: int) -> list[Event] | None:
         """The events up to a boundary; None where they do not decode at once."""
         start = _end(_SEPARATOR, self._text, self._at)
-        if self._text[start : start + 1] != b"{" or start >= boundary:
+        if self._text[start : start + 1] != b"{" or not start < boundary <= start + self._options.max_event_bytes:
             return None
         chunk = self._text[start:boundary]
         events = decoded_many(chunk)
@@ -344,7 +344,7 @@ class EventReader:
             if not self._at_event():
                 return events, False
             end = self._object_end()
-            event = decoded(self._text[self._at : end]) if end else None
+            event = decoded(self._text[self._at : end]) if 0 < end <= self._at + self._options.max_event_bytes else None
             self._comma_due = event is not None
             if event is None:
                 end = self._next_event(self._at + 1)  # passes the comma as well
@@ -445,8 +445,8 @@ class EventReader:
         return candidate
 
     def _mended(self, text: bytes) -> Event | None:
-        """The event of a damaged object, None if nothing can be made of it; counts both."""
-        for candidate in mended(text.rstrip(b" \t\r\n,")):
+        """The event of a damaged object, None if nothing can be made of it or it is too long; counts both."""
+        for candidate in mended(text.rstrip(b" \t\r\n,")) if len(text) <= self._options.max_event_bytes else ():
             event = patiently_decoded(candidate)
             if event is not None and event.ph is not None and len(event.ph) == 1:
                 self.damage.mended += 1

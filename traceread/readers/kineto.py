@@ -39,6 +39,7 @@ from traceread.readers.event_columns import ABSENT, EventBatch, Scalar
 from traceread.readers.json_events import EventReader
 from traceread.readers.kineto_collectives import CollectiveEvents
 from traceread.readers.kineto_matrices import MatrixEvents
+from traceread.readers.limits import refuse_more
 from traceread.readers.microseconds import LIMIT_NS
 from traceread.readers.options import DEFAULTS, ReadOptions
 from traceread.readers.unpacking import Unpacked
@@ -149,7 +150,7 @@ def _capture(path: Path, options: ReadOptions) -> _Capture:
     rows.shift(_base_ns(metadata))
     if not (rows.gpu.rows or rows.calls.rows or rows.ranges.rows):
         raise _nothing_usable(path, reader, unpacked.cut)
-    return _Capture(path, reader, rows, metadata, whole, unpacked.cut)
+    return _Capture(path, reader, rows, metadata, whole, unpacked.cut, options.max_gpus)
 
 
 class _WholeEvents:
@@ -261,13 +262,16 @@ class _Rows:
 class _Capture:
     """What the rows, labels and metadata of one file add up to."""
 
-    def __init__(self, path: Path, reader: EventReader, rows: _Rows, metadata: dict[str, Any], whole: _WholeEvents, cut: str) -> None:
+    def __init__(
+        self, path: Path, reader: EventReader, rows: _Rows, metadata: dict[str, Any], whole: _WholeEvents, cut: str, max_gpus: int
+    ) -> None:
         self._path = path
         self._reader = reader
         self._rows = rows
         self._metadata = metadata
         self._whole = whole
         self._cut = cut
+        self._max_gpus = max_gpus
         self._names: list[str] = list(reader.names)
         self._pid = np.array([_whole(pid) for pid, _ in reader.tracks], np.int64)
         self._tid = np.array([_whole(tid) for _, tid in reader.tracks], np.int64)
@@ -290,6 +294,7 @@ class _Capture:
         notices = self._notices()  # after the tables: they add to what there is to say
         everywhere = self._recorded(calls, ranges)
         devices = np.unique(activities.device).tolist() if len(activities) else [NOT_RECORDED]
+        refuse_more(self._path, len(devices), self._max_gpus, "GPUs")
         result = []
         for device in devices:
             here = activities.device == device

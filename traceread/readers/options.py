@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
+
+NO_LIMIT = 1 << 62
+UNPACKED_FREELY = 1 << 30
+"""A file may unpack to so many bytes, however small it is."""
 
 Progress = Callable[[int, int | None], None]
 """Called with (bytes done, bytes in total); the total is None where it is not known."""
@@ -16,6 +20,8 @@ class ReadOptions:
 
     Attributes:
         max_uncompressed_bytes: largest size of one file once unpacked (`--max-uncompressed`); beyond it LimitExceeded is raised.
+        max_unpacked_ratio: how many times its packed size a file may unpack to, beyond the first GiB (`--max-uncompressed` lifts it).
+        max_gpus, max_threads: how many GPUs, and host threads, one file may hold (`--trust` lifts it).
         max_event_bytes: largest size of a single event of a JSON file, and of what is kept of the text beside the events; a
             larger event is dropped and counted as damage, so that nothing larger is ever held.
         chunk_bytes: how much unpacked text is decoded at a time. Results do not depend on it.
@@ -27,6 +33,9 @@ class ReadOptions:
     """
 
     max_uncompressed_bytes: int = 64 << 30
+    max_unpacked_ratio: int = 200
+    max_gpus: int = 256
+    max_threads: int = 4096
     max_event_bytes: int = 16 << 20
     chunk_bytes: int = 1 << 20
     compiled: bool = True
@@ -34,6 +43,15 @@ class ReadOptions:
     nsys_timeout_s: float = 1800.0
     cache: Path | None = None
     progress: Progress | None = None
+
+    @property
+    def limits(self) -> tuple[int, ...]:
+        """What decides whether a file is refused or read in part."""
+        return (self.max_uncompressed_bytes, self.max_unpacked_ratio, self.max_gpus, self.max_threads, self.max_event_bytes)
+
+    def trusting(self) -> ReadOptions:
+        """The same without the limits on whole files; a single event stays bounded."""
+        return replace(self, max_uncompressed_bytes=NO_LIMIT, max_unpacked_ratio=NO_LIMIT, max_gpus=NO_LIMIT, max_threads=NO_LIMIT)
 
 
 DEFAULTS = ReadOptions()

@@ -15,7 +15,7 @@ from typing import IO
 from isal import igzip_lib
 
 from traceread.errors import CorruptTrace, InputError, LimitExceeded, TraceNotFound
-from traceread.readers.options import ReadOptions
+from traceread.readers.options import UNPACKED_FREELY, ReadOptions
 
 GZIP_MAGIC = b"\x1f\x8b"
 ZIP_MAGIC = (b"PK\x03\x04", b"PK\x05\x06")
@@ -35,6 +35,7 @@ class Unpacked:
         self.cut = ""
         self._options = options
         self._total: int | None = None
+        self._size = 0
 
     def blocks(self) -> Generator[bytes, None, None]:
         """The bytes, a block at a time.
@@ -43,12 +44,17 @@ class Unpacked:
             TraceNotFound: there is no such file.
             InputError: it cannot be read, or the zip does not hold exactly one file.
             CorruptTrace: the zip is broken beyond reading.
-            LimitExceeded: more than `max_uncompressed_bytes` came out.
+            LimitExceeded: more than `max_uncompressed_bytes` came out, or more than `max_unpacked_ratio` allows.
         """
         out = 0
         limit = self._options.max_uncompressed_bytes
         for block in self._stored():
             out += len(block)
+            if out > max(UNPACKED_FREELY, self._options.max_unpacked_ratio * self._size):
+                raise LimitExceeded(
+                    f"{self.path} unpacks to more than {self._options.max_unpacked_ratio} times its size, as no capture does",
+                    "If you trust the file: --max-uncompressed SIZE reads so much of it",
+                )
             if out > limit:
                 raise LimitExceeded(
                     f"{self.path} unpacks to more than {limit} bytes", "If you trust the file: --max-uncompressed SIZE reads more of it"
@@ -58,7 +64,7 @@ class Unpacked:
     def _stored(self) -> Iterator[bytes]:
         try:
             with self.path.open("rb") as file:
-                self._total = self.path.stat().st_size
+                self._total = self._size = self.path.stat().st_size
                 magic = file.read(4)
                 file.seek(0)
                 if magic.startswith(GZIP_MAGIC):

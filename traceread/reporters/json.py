@@ -27,12 +27,15 @@ KERNELS_KEPT = 500
 """Kernels and copies of the critical rank in the JSON: enough to compare a later report with."""
 
 _LONE_SURROGATE = re.compile("[\ud800-\udfff]")
+_STEERING = re.compile(r"[\x7f-\x9f\u061c\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff]")
+"""Beside what JSON itself escapes: terminals take orders from it, or write backwards."""
 
 
 def to_json(value: Any) -> str:
     """The text of a JSON document, valid UTF-8 whatever names it holds, ending in a newline."""
     text = json.dumps(value, ensure_ascii=False, allow_nan=False, indent=1)
-    return _LONE_SURROGATE.sub("\N{REPLACEMENT CHARACTER}", text) + "\n"
+    text = _LONE_SURROGATE.sub("\N{REPLACEMENT CHARACTER}", text)
+    return _STEERING.sub(lambda found: f"\\u{ord(found[0]):04x}", text) + "\n"
 
 
 def report_dict(report: Report, gaps: int = GAPS) -> dict[str, Any]:

@@ -109,7 +109,7 @@ def load_rules() -> tuple[tuple[Rule, ...], tuple[Notice, ...]]:
         try:
             for one in _rules_of(entry.load()):
                 found.setdefault(one.id, one)
-        except Exception as error:  # whatever a plug-in does, the report goes on
+        except (Exception, SystemExit) as error:  # whatever a plug-in does, the report goes on
             what = f"the rules of plug-in {_origin(entry)} could not be loaded: {type(error).__name__}: {error}"
             notices.append(Notice("rule-failed", what))
     return tuple(found[id] for id in sorted(found)), tuple(notices)

@@ -42,7 +42,7 @@ def check_rank(facts: Facts, rules: Collection[Rule]) -> RankFindings:
             for finding in rule.check(facts):
                 findings.append(_complete(facts, rule, finding))
                 facts.claim(finding.loss or Loss())
-        except Exception as error:  # a rule that fails must not cost the report
+        except (Exception, SystemExit) as error:  # a rule that fails must not cost the report
             notices.append(Notice("rule-failed", f"rule {rule.id} failed: {type(error).__name__}: {error}", facts.trace.rank))
     return RankFindings(tuple(findings), tuple(skipped), tuple(notices))
 

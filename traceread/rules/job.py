@@ -81,6 +81,6 @@ def check_job(job: JobFacts, rules: Collection[Rule]) -> tuple[list[Finding], li
                         docs=finding.docs or manual.docs,
                     )
                 )
-        except Exception as error:  # a rule that fails must not cost the report
+        except (Exception, SystemExit) as error:  # a rule that fails must not cost the report
             notices.append(Notice("rule-failed", f"rule {rule.id} failed: {type(error).__name__}: {error}"))
     return findings, skipped, notices

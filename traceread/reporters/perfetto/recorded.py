@@ -13,6 +13,7 @@ import numpy as np
 from traceread.measurements.launches import find_launches
 from traceread.model import Activities, ActivityKind, Calls, IntColumn, RangeKind, Ranges, Trace
 from traceread.readers.microseconds import nanoseconds
+from traceread.readers.options import DEFAULTS
 from traceread.readers.raw_events import RawEvent, base_ns, raw_events
 from traceread.reporters.perfetto.document import AT_ONCE, Clocks, Event, Processes, encodable, microseconds, said
 from traceread.reporters.perfetto.spans import Spans, kept
@@ -20,6 +21,8 @@ from traceread.reporters.perfetto.spans import Spans, kept
 _PHASES_WITH_ID = frozenset((b'"s"', b'"t"', b'"f"', b'"b"', b'"n"', b'"e"'))
 _UNPRINTABLE = re.compile(rb"[^\x20-\x7e]")
 _scalar = msgspec.json.Decoder(int | str | float | None).decode
+_AGAIN = DEFAULTS.trusting()
+"""The file was read before, within the limits that were wanted then."""
 
 _ACTIVITIES = {
     ActivityKind.KERNEL: "kernel",
@@ -47,8 +50,8 @@ def copied_events(file: Path, rank: int, clocks: Clocks, processes: Processes, s
     Raises:
         InputError: it cannot be read.
     """
-    base = base_ns(file)
-    for batch in raw_events(file):
+    base = base_ns(file, _AGAIN)
+    for batch in raw_events(file, _AGAIN):
         start, timed = nanoseconds([bytes(event.get("ts", b"")) for event in batch])
         start += base
         length, _ = nanoseconds([bytes(event.get("dur", b"0")) for event in batch])
