@@ -47,7 +47,7 @@ def test_warnings_that_touch_the_verdict(slug):
 
 
 def test_warnings_that_do_not():
-    trace = replace(profiles.build_rank(), notices=(Notice("nsys-diagnostics", "seen", 0),))
+    trace = replace(profiles.build_rank(), notices=(Notice("steps-not-named", "seen", 0),))
     assert judge(profiles.report_of(trace)).good == "yes"
 
 

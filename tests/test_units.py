@@ -3,6 +3,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from traceread import units
+from traceread.units import at_least
 
 
 @pytest.mark.parametrize(
@@ -55,6 +56,13 @@ def test_0_and_100_percent_only_when_exact(part, whole):
     assert text != "0 %"
     assert (text == "100 %") == (part == whole)
     assert not text.startswith("0.0")
+
+
+@pytest.mark.parametrize(
+    ("text", "bound"), [("2.90 s", "≥ 2.90 s"), ("< 0.001 s", "> 0 s"), ("0.000 s", "≥ 0.000 s"), ("< 0.1 %", "> 0 %")]
+)
+def test_lower_bounds(text, bound):
+    assert at_least(text) == bound
 
 
 def test_the_rest():

@@ -153,7 +153,8 @@ def _errors_about(url: str) -> Iterator[None]:
     except TracereadError:
         raise
     except FileNotFoundError:
-        raise TraceNotFound(f"{url} does not exist", f"fsspec ls {quote(url.rpartition('/')[0] or url)}") from None
+        look = f"import fsspec; fs, path = fsspec.url_to_fs({url.rpartition('/')[0] or url!r}); print(*fs.ls(path), sep='\\n')"
+        raise TraceNotFound(f"{url} does not exist", f"python -c {quote(look)}") from None
     except ImportError as error:
         raise InputError(f"{url}: {error}", "pip install the package that it names", "remote") from None
     except Exception as error:

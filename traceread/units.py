@@ -48,6 +48,11 @@ def _rounded(value: int, scale: int, decimals: int) -> str:
     return f"{sign}{whole}.{part:0{decimals}d}"
 
 
+def at_least(text: str) -> str:
+    """A lower bound of what a text says: "≥ 2.90 s", and "> 0 s" for "< 0.001 s"."""
+    return f"> 0 {text.rpartition(' ')[2]}" if text.startswith("<") else f"≥ {text}"
+
+
 def percent(part: int, whole: int, decimals: int = 1) -> str:
     """A share such as "11.1 %"; "0 %" and "100 %" only when exact, a whole of zero is "n/a"."""
     if whole == 0:

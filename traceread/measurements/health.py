@@ -19,10 +19,10 @@ from traceread.measurements.idle import Idle, launch_share
 from traceread.measurements.launches import Launches
 from traceread.measurements.partition import Busy
 from traceread.measurements.step_inference import infer_segments
-from traceread.measurements.steps import Steps, StepSource
+from traceread.measurements.steps import WHOLE, Steps, StepSource, Window
 from traceread.model import ActivityKind, Category, RangeKind, Trace
 from traceread.names import and_more, clean, kernel_title, shorten
-from traceread.units import duration, percent
+from traceread.units import duration, percent, plural
 
 OVERLAP_NS = 50_000
 """Longer overlaps on one stream are not programmatic dependent launch, whose overlaps last a few microseconds."""
@@ -72,10 +72,10 @@ def check_health(trace: Trace, launches: Launches, steps: Steps, busy: Busy, idl
 
 def _no_gpu_work(trace: Trace) -> Iterator[tuple[str, str]]:
     if not len(trace.activities):
-        what = (
-            f"{len(trace.calls)} API calls and {len(trace.ranges)} host ranges" if len(trace.calls) or len(trace.ranges) else "nothing else"
-        )
-        yield "no-gpu-work", f"no GPU work was recorded ({what} were); this says nothing about whether the GPU was idle"
+        counted = ((len(trace.calls), "API call"), (len(trace.ranges), "host range"))
+        what = " and ".join(plural(count, thing) for count, thing in counted if count)
+        only = f", only {what}" if what else ""
+        yield "no-gpu-work", f"no GPU work was recorded{only}; this says nothing about whether the GPU was idle"
 
 
 def _launch_coverage(trace: Trace, launches: Launches, steps: Steps) -> Iterator[tuple[str, str]]:
@@ -85,8 +85,8 @@ def _launch_coverage(trace: Trace, launches: Launches, steps: Steps) -> Iterator
         worst = int(low[np.argmin(known[low] / np.maximum(total[low], 1))])
         yield (
             "launches-not-recorded",
-            f"launches are recorded for only {percent(int(known[worst]), int(total[worst]))} of the GPU time of "
-            f"{steps.windows[worst].label}{_and_more(len(low))}; no host cause is named there",
+            f"only {percent(int(known[worst]), int(total[worst]))} of the GPU time of {_title(steps.windows[worst])}{_and_more(len(low))} "
+            "has a record of its launch, so why the GPU idles there is not said",
         )
 
 
@@ -96,7 +96,7 @@ def _lost_kernels(trace: Trace, steps: Steps) -> Iterator[tuple[str, str]]:
         count, worst = max(lost, key=lambda pair: pair[0])
         yield (
             "launches-without-kernels",
-            f"{count} of {worst.launch_coverage[1]} kernel launches of {worst.label}{_and_more(len(lost))} have no kernel in the trace; "
+            f"{count} of {worst.launch_coverage[1]} kernel launches of {_title(worst)}{_and_more(len(lost))} have no kernel in the trace; "
             "where their kernels ran the GPU looks idle",
         )
 
@@ -113,9 +113,9 @@ def _graph_nodes(trace: Trace, steps: Steps, idle: Idle) -> Iterator[tuple[str, 
         worst = int(over[np.argmax(lost[over] / np.maximum(length[over], 1))])
         yield (
             "graph-nodes-not-recorded",
-            f"inside CUDA graph launches {duration(int(lost[worst]))} of {steps.windows[worst].label} "
-            f"({percent(int(lost[worst]), int(length[worst]))}){_and_more(len(over))} have no recorded node: the profiler did not "
-            "record all of them, so the idle time is an upper bound",
+            f"{duration(int(lost[worst]))} of {_title(steps.windows[worst])} ({percent(int(lost[worst]), int(length[worst]))})"
+            f"{_and_more(len(over))} lie inside CUDA graph launches and have no kernel: the profiler did not record all kernels of the "
+            "graphs, so the idle time is an upper bound",
         )
 
 
@@ -150,7 +150,7 @@ def _possible_communication(trace: Trace, busy: Busy) -> Iterator[tuple[str, str
         yield (
             "possible-communication",
             f"{percent(covered, busy.any.total)} of the GPU's busy time is of kernels whose names are not known and read like "
-            f"communication ({named}); they count as compute",
+            f"communication ({named}); they count as compute unless [[kernels]] in traceread.toml says otherwise",
         )
 
 
@@ -183,7 +183,11 @@ def _before_launch(trace: Trace, launches: Launches) -> Iterator[tuple[str, str]
 
 
 def _and_more(count: int) -> str:
-    return f" (and of {count - 1} more windows)" if count > 1 else ""
+    return f", and of {plural(count - 1, 'more window')}," if count > 1 else ""
+
+
+def _title(window: Window) -> str:
+    return f"the {window.label}" if window.label == WHOLE else window.label
 
 
 def _steps_to_infer(trace: Trace, launches: Launches, steps: Steps) -> Iterator[tuple[str, str]]:

@@ -31,16 +31,18 @@ _LAUNCHING = re.compile(r"cu(da)?(Launch|GraphLaunch|Memcpy|Memset)")
 _KERNEL_LAUNCH = re.compile(r"cu(da)?Launch(Cooperative)?Kernel")
 _GRAPH_LAUNCH = re.compile(r"cu(da)?GraphLaunch")
 
-# Whole sentences of DIAGNOSTIC_EVENT that say records are missing. Nothing else of that table is repeated: it holds paths.
 LOSSES = {
-    "Not all CUDA events might have been collected.": "CUDA events may be missing",
-    "Not all NVTX events might have been collected.": "NVTX events may be missing",
-    "Not all OS runtime libraries events might have been collected.": "OS runtime events may be missing",
-    "CUDA profiling might have not been started correctly.": "CUDA profiling may not have started correctly",
+    "Not all CUDA events might have been collected.": "CUDA events",
+    "Not all NVTX events might have been collected.": "NVTX events",
+    "Not all OS runtime libraries events might have been collected.": "OS runtime events",
 }
-
+"""Whole sentences of DIAGNOSTIC_EVENT that say that records are missing, and which. Its texts are never repeated: they hold paths."""
+NOT_STARTED = "CUDA profiling might have not been started correctly."
+OTHER_LOSS = "Records were lost."
+"""Stands for sentences that are not known, and speak of loss."""
 WARNING = 2
 """The least severity of a diagnostic that is a warning."""
+_LOST = re.compile(r"\b(?:lost|dropped|overflow\w*)\b", re.IGNORECASE)
 SYSTEM = "TARGET_INFO_SYSTEM_ENV"
 """The table about the machine; it holds the whole environment."""
 
@@ -201,24 +203,26 @@ def capture_window(export: Export, activities: Activities) -> tuple[int, int] | 
 
 
 def losses(db: Database, processes: Sequence[int]) -> list[Notice]:
-    """What nsys itself says about missing records of these processes, and how many other warnings it left.
+    """What nsys itself says about missing records of these processes, as one notice.
 
-    Helper processes without CUDA each leave a handful of warnings; they are not about the traces.
+    Its other warnings are about what nsys could not do beside: they come with every report, from helper processes most of all.
     """
     found: set[str] = set()
-    others = 0
     for severity, text, process in db.rows("DIAGNOSTIC_EVENT", ("severity", "text", "globalPid")):
-        if not isinstance(severity, int) or severity < WARNING:
-            continue
-        if text not in LOSSES:
-            others += 1
-        elif not isinstance(process, int) or process & ~THREAD_BITS in processes:
-            found.add(LOSSES[text])
-    notices = [Notice("nsys-data-loss", f"nsys warns: {loss}") for loss in LOSSES.values() if loss in found]
-    if others:
-        message = f"nsys left {others} other warning{'s' if others > 1 else ''} in the report, not about missing records"
-        notices.append(Notice("nsys-diagnostics", message))
-    return notices
+        if isinstance(severity, int) and severity >= WARNING and (not isinstance(process, int) or process & ~THREAD_BITS in processes):
+            found.add(loss_of(text))
+    missing = [records for sentence, records in LOSSES.items() if sentence in found]
+    missing += ["other records"] if OTHER_LOSS in found else []
+    listed = " and ".join(filter(None, (", ".join(missing[:-1]), *missing[-1:])))
+    said = [f"{listed} may be missing" if missing else "", "CUDA profiling may not have started correctly" if NOT_STARTED in found else ""]
+    return [Notice("nsys-data-loss", f"nsys warns: {'; '.join(filter(None, said))}")] if any(said) else []
+
+
+def loss_of(text: object) -> str:
+    """The known sentence that says the same as a diagnostic about lost records, "" if it is about something else."""
+    if not isinstance(text, str):
+        return ""
+    return text if text in LOSSES or text == NOT_STARTED else OTHER_LOSS if _LOST.search(text) else ""
 
 
 def unrecorded(
@@ -229,12 +233,14 @@ def unrecorded(
     launching = processes_of(calls.thread[launches])
     found = []
     if launching and not len(activities):
-        found.append(f"{int(launches.sum())} launches but no GPU work in this capture")
+        found.append(f"{int(launches.sum())} launches and no GPU work are in this capture")
     elif without := sorted(set(launching) - {process for process, _ in owners}):
         found.append(f"{len(without)} process{'es' if len(without) > 1 else ''} launched GPU work without any GPU rows ({_pids(without)})")
     elif without := _without_kernels(export, owners, calls, activities, gpu_process):
-        found.append(f"kernels were launched but none is in this capture ({_pids(without)})")
-    notices = [Notice("gpu-not-recorded", f"{what}: it was not recorded, which does not mean that the GPU was idle") for what in found]
+        found.append(f"kernels were launched ({_pids(without)}) and none is in this capture")
+    notices = [
+        Notice("gpu-not-recorded", f"{what}: what ran was not recorded, which does not mean that the GPU was idle") for what in found
+    ]
     return notices + _unrecorded_graphs(export, owners, calls, activities, gpu_process)
 
 
@@ -262,7 +268,7 @@ def _unrecorded_graphs(
         launched = calls.correlation[graph_launch & (process_of(calls.thread) == process)]
         total += len(launched)
         missing += int((~np.isin(launched, activities.correlation[gpu_process == process])).sum())
-    message = f"{missing} of {total} CUDA graph launches own no GPU rows; their GPU time is missing, so idle is an upper bound"
+    message = f"{missing} of {total} CUDA graph launches have no record of their GPU time, so the idle time is an upper bound"
     return [Notice("graphs-not-recorded", message)] if missing else []
 
 

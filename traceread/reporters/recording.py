@@ -88,7 +88,7 @@ GUIDES = {
         "collective operations",
         "the operation, group and size behind a communication kernel",
         "activities=[ProfilerActivity.CPU, …] in a recent PyTorch",
-        "nsys profile -t cuda,nvtx, then nsys export --include-blobs=true",
+        "nsys profile -t cuda,nvtx, then nsys export --type sqlite --include-blobs=true",
     ),
     Capability.SHAPES: Guide(
         "shapes of ops",

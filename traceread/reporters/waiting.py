@@ -17,7 +17,7 @@ from traceread.reporters.headline import heading
 from traceread.reporters.kernels import per_step
 from traceread.reporters.stragglers import straggler_sentence
 from traceread.reporters.warnings import warning_lines
-from traceread.units import duration, percent, plural, ratio, size, unit_for
+from traceread.units import at_least, duration, percent, plural, ratio, size, unit_for
 
 RANKS = 16
 """Of more ranks than these only those that cost the others most, and wait most, are shown."""
@@ -125,7 +125,7 @@ def _rank_row(line: RankLine, unit: tuple[int, str], not_split: bool) -> tuple[s
         f"{line.rank}",
         mean(line.window_ns),
         mean(line.own_ns),
-        ("≥ " if line.lower_bound else "") + mean(line.wait_ns),
+        at_least(mean(line.wait_ns)) if line.lower_bound else mean(line.wait_ns),
         mean(line.transfer_ns),
         *((mean(line.not_split_ns),) if not_split else ()),
         f"{line.last} of {line.met}" if line.met else "n/a",
@@ -194,15 +194,15 @@ def _operation_row(
     o: OperationTime, per: int, unit: tuple[int, str], times: Sequence[str], link_bytes_per_s: float | None
 ) -> tuple[str, ...]:
     bus, bandwidth = o.bus_bandwidth, o.bandwidth
-    least = "≥ " if bandwidth is not None and bandwidth[1] else ""
-    of_link = f"{least}{percent(bus, int(link_bytes_per_s))}" if bus is not None and link_bytes_per_s else "n/a"
+    bound = at_least if bandwidth is not None and bandwidth[1] else str
+    of_link = bound(percent(bus, int(link_bytes_per_s))) if bus is not None and link_bytes_per_s else "n/a"
     return (
         o.operation.title,
         f"{o.ranks} of {o.size}" if o.size > o.ranks else f"{o.ranks}",
         per_step(o.count, per),
         size(o.bytes // o.sized) if o.sized else "n/a",
         *(duration(getattr(o, name) // per, unit) for name in times),
-        f"{least}{_rate(bus)}" if bus else "n/a",
+        bound(_rate(bus)) if bus else "n/a",
         *((of_link,) if link_bytes_per_s else ()),
         shorten(o.group.title, 40),
     )

@@ -240,14 +240,15 @@ class _Copy:
         self._table("ThreadNames", dict.fromkeys(there, "INTEGER"), kept)
 
     def _diagnostics(self) -> None:
-        """The known sentences about missing records; of other warnings only that they were there."""
+        """That records are missing, in sentences that are known."""
         if not self._db.has("DIAGNOSTIC_EVENT"):
             return
         rows = self._db.rows("DIAGNOSTIC_EVENT", ("severity", "text", "globalPid"))
-        warnings = [(s, t, p if type(p) is int else None) for s, t, p in rows if type(s) is int and s >= nsys_job.WARNING]
-        kept = [(s, t if t in nsys_job.LOSSES else "removed", p) for s, t, p in warnings]
-        self._removed["diagnostic texts"] += len(rows) - sum(t in nsys_job.LOSSES for _, t, _ in kept)
-        self._table("DIAGNOSTIC_EVENT", {"severity": "INTEGER", "text": "TEXT", "globalPid": "INTEGER"}, kept)
+        kept = [(severity, loss, _integer(process)) for severity, text, process in rows if (loss := nsys_job.loss_of(text))]
+        self._removed["diagnostic texts"] += len(rows) - len(kept)
+        self._table(
+            "DIAGNOSTIC_EVENT", {"severity": "INTEGER", "text": "TEXT", "globalPid": "INTEGER"}, [r for r in kept if _integer(r[0])]
+        )
 
     def _environment(self) -> None:
         """A stand-in for the host's name, and rank and size of the job; nothing else of the environment."""
