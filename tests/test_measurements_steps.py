@@ -386,3 +386,13 @@ def test_work_on_other_gpus_of_the_process_is_not_missing():
     b = launching(HALF_OF_THE_THIRD)
     elsewhere = Elsewhere(np.array([10_200 + k for k in range(1, 10, 2)]))
     assert analyse(b.trace(elsewhere=elsewhere))[1].windows[2].launch_coverage == (5, 5)
+
+
+def test_kernels_that_do_not_say_their_launch_are_not_missing():
+    b = launching(HALF_OF_THE_THIRD)
+    for k in range(1, 10, 2):
+        b.activity(2 * MS + (95 * k + 10) * US, 2 * MS + (95 * k + 90) * US, name="ncclDevKernel_Generic")
+    steps = analyse(b.trace())[1]
+    assert (steps.windows[2].launch_coverage, steps.windows[2].partial) == ((10, 10), "")
+    b.activities.pop()
+    assert analyse(b.trace())[1].windows[2].launch_coverage == (5, 10)

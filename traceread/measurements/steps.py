@@ -415,6 +415,11 @@ def _kernel_launches(trace: Trace, launches: Launches, host_names: HostNames) ->
     recorded = launches.owners[rows] > 0
     # A runtime call and the driver call it makes carry one id, and one of them owns what was launched.
     recorded[~recorded] = np.isin(calls.correlation[rows[~recorded]], calls.correlation[launches.owners > 0])
+    # Some profilers leave the id of a kernel out (RCCL's, by roctracer): then nobody knows whose it is, and it is not missing.
+    kernels = (trace.activities.kind == ActivityKind.KERNEL) & ~launches.known
+    if kernels.any() and not recorded.all():
+        nobodys = int((kernels & ~launched_before_capture(trace, launches)).sum())
+        recorded |= nobodys >= len(recorded) - int(recorded.sum())
     return calls.start_ns[rows], recorded
 
 
