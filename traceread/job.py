@@ -230,9 +230,12 @@ def _analyze_sources(task: _Task) -> _Done:
     del read
     reports = []
     while traces:
-        trace = traces.pop(0)
-        if request.ranks is None or trace.rank in request.ranks:
-            reports.append((outline(trace), analyze_trace(classify(trace, patterns), request.analysis)))
+        if request.ranks is not None and traces[0].rank not in request.ranks:
+            del traces[0]
+            continue
+        shape = outline(traces[0])
+        # Nobody else holds the trace, so that the analysis may drop what it has made something else of.
+        reports.append((shape, analyze_trace(classify(traces.pop(0), patterns), request.analysis)))
     return _Done(outlines, tuple(reports))
 
 

@@ -527,6 +527,7 @@ def analyze_trace(trace: Trace, options: AnalysisOptions) -> RankReport:
         steps = select_steps(steps, options.steps, trace.rank)
     busy = find_busy(trace)
     rows = host_rows(trace, launches, options.host_names)
+    trace = rows.trace
     idle = explain_idle(trace, launches, steps, busy.any, options.host_names, rows)
     partition, kernels, idle_names = divide(steps, busy, idle), sum_kernels(trace, steps, busy), name_idle(trace, steps, idle)
     collectives = find_collectives(trace, launches, steps)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
@@ -60,6 +60,8 @@ class HostRows:
     @cached_property
     def _by_thread(self) -> tuple[npt.NDArray[np.int64], IntColumn]:
         order = np.argsort(self.thread, kind="stable")
+        if len(order) < 1 << 31:
+            order = order.astype(np.int32)  # half the memory of what is kept of long traces
         return order, np.searchsorted(self.thread[order], np.arange(-1, len(self.trace.threads) + 1))
 
     @cached_property
@@ -104,20 +106,25 @@ class HostRows:
         parts: list[tuple[int, Intervals, npt.NDArray[np.int64]]] = []
         for blocker in (b for b in Blocker if b is not Blocker.NONE):
             parts.append((blocker, *self._merged(rows[self.blocker[rows] == blocker])))
-        covered = intervals.union(self.start[opens], self.end[opens])
-        parts.append((EXECUTING, covered, np.full(len(covered.start), -1)))
+        parts.append((EXECUTING, self._covered(opens), np.empty(0, np.int64)))
         parts = [part for part in parts if len(part[1].start)]
         if not parts:
             return Timeline(np.empty(0, np.int64), np.full(1, SILENT, np.uint8), np.full(1, -1))
         at = intervals.edges(these for _, these, _ in parts)
         state = np.full(len(at) + 1, SILENT, np.uint8)
-        source = np.full(len(at) + 1, -1)
+        source = np.full(len(at) + 1, -1, opens.dtype)
         for code, these, rows_of in reversed(parts):
             i = np.searchsorted(these.start, at, side="right") - 1
             inside = (i >= 0) & (at < these.end[np.maximum(i, 0)])
             state[1:][inside] = code
-            source[1:][inside] = rows_of[i[inside]]
+            source[1:][inside] = rows_of[i[inside]] if len(rows_of) else -1
         return Timeline(at, state, source)
+
+    def _covered(self, rows: npt.NDArray[np.int64]) -> Intervals:
+        """The union of these rows of one thread: of the calls, of the ranges, then of both, since each are in order of time."""
+        calls = int(np.searchsorted(rows, len(self.trace.calls)))
+        parts = [intervals.union(self.start[part], self.end[part]) for part in (rows[:calls], rows[calls:]) if len(part)]
+        return intervals.union(*map(np.concatenate, zip(*parts, strict=True))) if parts else intervals.EMPTY
 
     def _merged(self, rows: npt.NDArray[np.int64]) -> tuple[Intervals, npt.NDArray[np.int64]]:
         """The union of these rows and, for each interval of it, the row that begins it."""
@@ -141,17 +148,26 @@ class HostRows:
 
 
 def host_rows(trace: Trace, launches: Launches, host_names: HostNames) -> HostRows:
-    """Calls and ranges of a trace with their meanings; calls that launch a pageable copy block the host."""
+    """Calls and ranges of a trace with their meanings; calls that launch a pageable copy block the host.
+
+    The tables of `HostRows.trace` are views of its rows: who goes on with that trace and drops the given one has the times once.
+    """
     calls, ranges, activities = trace.calls, trace.ranges, trace.activities
     call_blocker = host_names.call_blockers(trace.names, calls.name)
     executes = host_names.ranges_execute(trace.names, ranges.name, ranges.kind)
     pageable = launches.call[(activities.kind == ActivityKind.MEMCPY) & (activities.pageable == 1) & launches.known]
     call_blocker[pageable] = np.minimum(call_blocker[pageable], Blocker.HOST_SYNC)
+    start, end = np.concatenate((calls.start_ns, ranges.start_ns)), np.concatenate((calls.end_ns, ranges.end_ns))
+    thread, n = np.concatenate((calls.thread, ranges.thread)), len(calls)
     return HostRows(
-        trace=trace,
-        start=np.concatenate((calls.start_ns, ranges.start_ns)),
-        end=np.concatenate((calls.end_ns, ranges.end_ns)),
-        thread=np.concatenate((calls.thread, ranges.thread)),
+        trace=replace(
+            trace,
+            calls=calls.replace(start_ns=start[:n], end_ns=end[:n], thread=thread[:n]),
+            ranges=ranges.replace(start_ns=start[n:], end_ns=end[n:], thread=thread[n:]),
+        ),
+        start=start,
+        end=end,
+        thread=thread,
         blocker=np.concatenate((call_blocker, host_names.range_blockers(trace.names, ranges.name, ranges.kind))),
         opens=np.concatenate((np.ones(len(calls), bool), (ranges.kind == RangeKind.OP) | executes)),
         frame=np.concatenate((np.zeros(len(calls), bool), ranges.kind == RangeKind.PYTHON)),

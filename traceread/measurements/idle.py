@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -142,7 +143,7 @@ class _Verdicts:
 
     def __init__(self, gaps: _Gaps) -> None:
         self._gaps = gaps
-        self._rows: list[tuple[IntColumn, ...]] = []
+        self._rows: list[tuple[npt.NDArray[np.integer[Any]], ...]] = []
 
     def add(
         self,

@@ -160,18 +160,15 @@ def _choose_windows(steps: Steps, partition: Partition) -> tuple[int, int] | Non
         return _led_in(first, count), last
     mean = partition.class_ns[used].mean(axis=0)
     best: tuple[float, int, int] | None = None
-    for i, begin in enumerate(used.tolist()):
-        end = begin
-        for later in used[i:].tolist():
-            if later > begin and int(count[begin : later + 1].sum()) > COMFORTABLE:
-                break
-            end = later
-        if int(count[begin : end + 1].sum()) > LARGEST:
+    before = np.concatenate(([0], np.cumsum(count)))
+    beyond = np.searchsorted(before[used + 1], before[used] + COMFORTABLE, side="right")
+    for i, stop in enumerate(np.maximum(beyond, np.arange(len(used)) + 1).tolist()):
+        mine = used[i:stop]
+        if before[mine[-1] + 1] - before[mine[0]] > LARGEST:
             continue
-        mine = used[(used >= begin) & (used <= end)]
         distance = float(np.abs(partition.class_ns[mine].mean(axis=0) - mean).sum())
         if best is None or distance < best[0]:
-            best = (distance, begin, end)
+            best = (distance, int(mine[0]), int(mine[-1]))
     return None if best is None else (_led_in(best[1], count), best[2])
 
 

@@ -168,6 +168,8 @@ def _givers(start: IntColumn, end: IntColumn, thread: npt.NDArray[np.int32], sin
 def _silence(rows: HostRows, thread: int, start: int, end: int) -> Intervals:
     """When a thread has no call and no op open and nothing of its own blocks it, between two instants."""
     own = rows.of_thread(thread)
+    own = own[rows.start[own] < end]
+    own = own[rows.end[own] > start]
     own = own[rows.opens[own] | (rows.blocker[own] != Blocker.NONE)]
     return intervals.gaps(intervals.union(rows.start[own], rows.end[own]), start, end)
 
