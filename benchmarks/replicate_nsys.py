@@ -2,11 +2,11 @@
 
     traceread simulate llama7b --format nsys --ranks 8 --write 0 -o small
     python benchmarks/replicate_nsys.py small/report_rank0.sqlite large.sqlite --kernels 5000000 --calls 12000000
-    python benchmarks/replicate_nsys.py small/report_rank0.sqlite large.sqlite --kernels 5000000 --nvtx 10000000
+    python benchmarks/replicate_nsys.py small/report_rank0.sqlite large.sqlite --kernels 5000000 --nvtx 11000000
 
 Tables, columns and the links between rows stay as they are; sequence numbers in the names of operators go on, so that names are as
 many as in a long capture. `--calls` fills up with calls of a few ns as PyTorch makes between launches, `--nvtx` with small ranges
-inside the recorded ones.
+inside the recorded ones; where it says fewer than there would be, the shortest are left out.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ from pathlib import Path
 KERNEL, CALL, RANGE = "CUPTI_ACTIVITY_KIND_KERNEL", "CUPTI_ACTIVITY_KIND_RUNTIME", "NVTX_EVENTS"
 TIMES = ("start", "end", "timestamp", "rawTimestamp")
 IDS = ("correlationId", "eventSyncId", "eventId", "rangeId")
+OPERATORS = 1_000_000  # more than the small export has
 FILLER = "cudaStreamIsCapturing_v10000"
 
 
@@ -27,7 +28,8 @@ class Replica:
 
     Attributes:
         period_ns: how much later each copy is.
-        step: how much larger its ids are.
+        first_ns: when the first call or kernel begins; what begins earlier is not repeated.
+        moves: how much larger its ids are, by column.
         steps: how many steps it has.
     """
 
@@ -41,11 +43,10 @@ class Replica:
         for name, sql in self.db.execute("SELECT name, sql FROM small.sqlite_master WHERE type = 'table'").fetchall():
             self.db.execute(sql)
             self.columns[name] = [row[1] for row in self.db.execute(f'PRAGMA small.table_info("{name}")')]
-        events = [name for name, columns in self.columns.items() if {"start", "end"} <= set(columns)]
-        spans = [self.db.execute(f'SELECT min(start), max(end) FROM small."{name}"').fetchone() for name in events]
-        first, last = min(s[0] for s in spans if s[0] is not None), max(s[1] for s in spans if s[1] is not None)
-        self.period_ns = (last - first) // 1000 * 1000 + 1_000_000
-        self.step = 1 + max(self._largest(name, column) for name, columns in self.columns.items() for column in columns if column in IDS)
+        spans = [self.db.execute(f'SELECT min(start), max(end) FROM small."{name}"').fetchone() for name in (KERNEL, CALL)]
+        self.first_ns, last = min(start for start, _ in spans), max(end for _, end in spans)
+        self.period_ns = (last - self.first_ns) // 1000 * 1000 + 1_000_000
+        self.moves = {id: 1 + max(self._largest(name, id) for name, columns in self.columns.items() if id in columns) for id in IDS}
         named = self.db.execute("SELECT count(DISTINCT text) FROM small.NVTX_EVENTS WHERE text LIKE 'ProfilerStep#%'").fetchone()
         self.steps = max(1, named[0])
 
@@ -58,7 +59,7 @@ class Replica:
         return int(self.db.execute(f'SELECT count(*) FROM small."{table}"').fetchone()[0]) if table in self.columns else 0
 
     def write(self, copies: int, calls: int, ranges: int) -> None:
-        """All tables; `calls` and `ranges` are how many rows are added to every copy of those tables."""
+        """All tables; `calls` and `ranges` are how many rows are added to every copy of those tables, or left out of it."""
         moving = {
             name for name, columns in self.columns.items() if set(columns) & {*TIMES[:3]} and set(columns) & {"start", "correlationId"}
         }
@@ -71,12 +72,18 @@ class Replica:
             rows = f'SELECT * FROM small."{name}"'
             if name == CALL and calls:
                 rows = self._with_calls(calls, filler)
-            elif name == RANGE and ranges:
+            elif name == RANGE and ranges > 0:
                 rows = self._with_ranges(ranges)
+            elif name == RANGE and ranges < 0:
+                kept = self.count(RANGE) + ranges
+                rows = (
+                    f'SELECT * FROM (SELECT * FROM small."{name}" ORDER BY end IS NOT NULL, end - start DESC LIMIT {kept}) ORDER BY start'
+                )
             self.db.execute(f"CREATE TEMP TABLE one AS {rows}")
             shifted = ", ".join(self._shifted(column) for column in self.columns[name])
+            repeated = f"(:k = 0 OR start >= {self.first_ns})" if "start" in self.columns[name] else "1"
             for copy in range(copies):
-                self.db.execute(f'INSERT INTO main."{name}" SELECT {shifted} FROM one ORDER BY rowid', {"k": copy})
+                self.db.execute(f'INSERT INTO main."{name}" SELECT {shifted} FROM one WHERE {repeated} ORDER BY rowid', {"k": copy})
             self.db.execute("DROP TABLE one")
         self.db.execute("COMMIT")
         self.db.close()
@@ -85,10 +92,10 @@ class Replica:
         if column in TIMES:
             return f'"{column}" + :k * {self.period_ns}'
         if column in IDS:
-            return f'CASE WHEN "{column}" > 0 THEN "{column}" + :k * {self.step} ELSE "{column}" END'
+            return f'CASE WHEN "{column}" > 0 THEN "{column}" + :k * {self.moves[column]} ELSE "{column}" END'
         if column == "text":
             cases = [
-                _numbered(mark, by) for mark, by in ((", seq = ", self.step), (", op_id = ", self.step), ("ProfilerStep#", self.steps))
+                _numbered(mark, by) for mark, by in ((", seq = ", OPERATORS), (", op_id = ", OPERATORS), ("ProfilerStep#", self.steps))
             ]
             return f"CASE {' '.join(cases)} ELSE text END"
         return f'"{column}"'
@@ -131,12 +138,12 @@ def _numbered(mark: str, by: int) -> str:
     return f"WHEN instr(text, '{mark}') THEN substr(text, 1, {end} - 1) || (cast(substr(text, {end}) AS INTEGER) + :k * {by})"
 
 
-def replicate(source: Path, target: Path, kernels: int, calls: int = 0, ranges: int = 0) -> None:
-    """Writes an export with at least so many kernels, and with about so many calls and ranges where that is more than there would be."""
+def replicate(source: Path, target: Path, kernels: int, calls: int = 0, ranges: int | None = None) -> None:
+    """Writes an export with at least so many kernels, about so many calls where that is more than there would be, and so many ranges."""
     replica = Replica(source, target)
     copies = -(-kernels // replica.count(KERNEL))
     more_calls = max(0, calls // copies - replica.count(CALL))
-    more_ranges = max(0, ranges // copies - replica.count(RANGE))
+    more_ranges = 0 if ranges is None else ranges // copies - replica.count(RANGE)
     replica.write(copies, more_calls, more_ranges)
 
 
@@ -146,7 +153,7 @@ def main(argv: list[str]) -> int:
     parser.add_argument("target", type=Path, help="the large one; replaced if it exists")
     parser.add_argument("--kernels", type=int, default=5_000_000)
     parser.add_argument("--calls", type=int, default=0)
-    parser.add_argument("--nvtx", type=int, default=0)
+    parser.add_argument("--nvtx", type=int, help="default: as many as there would be")
     args = parser.parse_args(argv)
     replicate(args.source, args.target, args.kernels, args.calls, args.nvtx)
     print(f"{args.target}: {args.target.stat().st_size / 1e6:.0f} MB")
