@@ -279,7 +279,7 @@ def test_kernels_lost_at_the_beginning_make_the_first_step_partial(tmp_path):
     lost = [e for e in k.events if e.get("cat") == "kernel"][:3]
     k.events = [e for e in k.events if not any(e is gone for gone in lost)]
     report = analyzed(tmp_path, k)
-    assert report.ranks[0].steps.excluded == ((0, "3 of its 5 kernel launches have no kernel in the trace"),)
+    assert report.ranks[0].steps.excluded == ((0, "3 of its 5 kernel launches lack kernels in the trace"),)
     assert (classes(report), slugs(report)) == (EACH_STEP, ["launches-without-kernels"])
 
 

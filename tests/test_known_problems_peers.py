@@ -382,6 +382,35 @@ def test_steps_without_any_kernel_are_not_the_typical_ones(tmp_path):
     assert classes(report) == {"compute": 8 * MS, "launch_bound": 2 * MS}
 
 
+@pytest.mark.parametrize("format", ["kineto", "nsys"])
+def test_graphs_that_were_not_recorded_to_their_end_give_no_verdict(tmp_path, format):
+    """Of 40 nodes the first 12, in every other step; the host waits for the graph, which looks like a synchronisation of an idle GPU."""
+    if format == "kineto":
+
+        def body(k, t, n):
+            k.call("cudaGraphLaunch", t, 50 * US, correlation=1000 + n)
+            for i in range(40 if n % 2 else 12):
+                k.kernel(f"node_{i}", t + 100 * US + i * 200 * US, 200 * US, correlation=1000 + n)
+            k.call("cudaStreamSynchronize", t + 60 * US, 8_060 * US, correlation=5000 + n)
+
+        report = analyzed(tmp_path, steps(body, count=6))
+    else:
+        export = NsysExport()
+        for n in range(6):
+            t = n * 10 * MS
+            export.nvtx(t, t + 10 * MS, f"step {n}").call(t, t + 50 * US, "cudaGraphLaunch", correlation=1000 + n)
+            for i in range(40 if n % 2 else 12):
+                start = t + 100 * US + i * 200 * US
+                export.kernel(start, start + 200 * US, f"node_{i}", correlation=1000 + n, node=(1 << 32) + i)
+            export.call(t + 60 * US, t + 8_120 * US, "cudaStreamSynchronize", correlation=5000 + n)
+        report = exported(tmp_path, export)
+    rows = report.to_dict()["partition"]
+    assert [row["partial"] for row in rows] == [True, False] * 3
+    assert all(row["classes"]["host_sync"] == 0 for row in rows)
+    assert "1 of 1" in says("launches-without-kernels", report)
+    assert classes(report)["compute"] == 8 * MS
+
+
 def test_gpu_work_that_no_op_or_call_launched_is_counted(tmp_path):
     """From a C++ extension, from before the capture, or with a launch that was not recorded: all of it was GPU time."""
 

@@ -312,7 +312,7 @@ HALF_OF_THE_THIRD = {(2, k) for k in range(1, 10, 2)}
 @pytest.mark.parametrize("call", ["cudaLaunchKernel", "cudaGraphLaunch", "hipGraphLaunch"])
 def test_a_step_that_lacks_kernels_is_partial_and_names_no_host_cause(call):
     _, steps, _, idle, partition = analyse(launching(HALF_OF_THE_THIRD, call=call).trace())
-    assert steps.windows[2].partial == "5 of its 10 kernel launches have no kernel in the trace"
+    assert steps.windows[2].partial == "5 of its 10 kernel launches lack kernels in the trace"
     assert steps.used == (False, True, False, True)
     assert {Reason(int(r)) for r in idle.reason[idle.window == 2]} == {Reason.KERNELS_NOT_RECORDED}
     assert partition.class_ns[2][StepClass.LAUNCH_BOUND] == 0

@@ -16,6 +16,7 @@ import numpy.typing as npt
 from traceread import intervals
 from traceread.categories.host import CallRole, HostNames
 from traceread.errors import SelectionError
+from traceread.measurements.graphs import cut_graphs
 from traceread.measurements.launches import Launches
 from traceread.model import ActivityKind, ByteColumn, IntColumn, RangeKind, Trace
 
@@ -404,7 +405,7 @@ def launched_before_capture(trace: Trace, launches: Launches, inside: npt.NDArra
 
 
 def _kernel_launches(trace: Trace, launches: Launches, host_names: HostNames) -> tuple[IntColumn, npt.NDArray[np.bool_]]:
-    """The starts of all launches of kernels and graphs that put work on this GPU, in order, and whether their work is in the trace."""
+    """The starts of all launches of kernels and graphs that put work on this GPU, in order, and whether all their work is in the trace."""
     calls = trace.calls
     roles = host_names.call_roles(trace.names, calls.name)
     made = ((roles == CallRole.KERNEL_LAUNCH) | (roles == CallRole.GRAPH_LAUNCH)) & (calls.correlation > 0)
@@ -415,6 +416,9 @@ def _kernel_launches(trace: Trace, launches: Launches, host_names: HostNames) ->
     recorded = launches.owners[rows] > 0
     # A runtime call and the driver call it makes carry one id, and one of them owns what was launched.
     recorded[~recorded] = np.isin(calls.correlation[rows[~recorded]], calls.correlation[launches.owners > 0])
+    cut = cut_graphs(trace, launches, roles == CallRole.GRAPH_LAUNCH)
+    if cut.any():
+        recorded &= ~np.isin(calls.correlation[rows], calls.correlation[cut])
     # Some profilers leave the id of a kernel out (RCCL's, by roctracer): then nobody knows whose it is, and it is not missing.
     kernels = (trace.activities.kind == ActivityKind.KERNEL) & ~launches.known
     if kernels.any() and not recorded.all():
@@ -453,7 +457,7 @@ def _why_partial(window: Window, still_open: bool, last: bool, truncated: bool) 
         matched, made = window.launch_coverage
         if last:
             return f"the capture ended before {made - matched} of its {made} kernel launches ran"
-        return f"{made - matched} of its {made} kernel launches have no kernel in the trace"
+        return f"{made - matched} of its {made} kernel launches lack kernels in the trace"
     return ""
 
 

@@ -1,0 +1,55 @@
+"""Launches of CUDA graphs that the profiler did not record to their end."""
+
+from __future__ import annotations
+
+import numpy as np
+import numpy.typing as npt
+
+from traceread.measurements.launches import Launches
+from traceread.model import IntColumn, Trace
+
+FEWEST = 8
+"""Graphs that begin with so many equal nodes are taken for one graph."""
+
+
+def cut_graphs(trace: Trace, launches: Launches, graph_launch: npt.NDArray[np.bool_]) -> npt.NDArray[np.bool_]:
+    """For each call whether it launched a graph of whose nodes only the first were recorded.
+
+    The same graph launched again has the same nodes. A launch is cut if its nodes, at least `FEWEST` of them, are the first of those of
+    another launch: by their ids where these are recorded, else by their names.
+
+    Args:
+        trace: one rank.
+        launches: the launch of each activity.
+        graph_launch: for each call whether it launches a graph.
+    """
+    cut = np.zeros(len(trace.calls), bool)
+    a = trace.activities
+    rows = np.flatnonzero(launches.known)
+    rows = rows[graph_launch[launches.call[rows]]]
+    rows = rows[np.lexsort((a.start_ns[rows], launches.call[rows]))]
+    call, first, count = np.unique(launches.call[rows], return_index=True, return_counts=True)
+    sums = _running_sums(np.where(a.graph_node[rows] > 0, a.graph_node[rows], -1 - a.name[rows].astype(np.int64)), first, count)
+    long = count >= FEWEST
+    call, first, count = call[long], first[long], count[long]
+    if len(call) < 2:
+        return cut
+    _, graph = np.unique(sums[first + FEWEST] - sums[first], return_inverse=True)
+    by_count = np.lexsort((count, graph))
+    last_of_graph = np.append(np.flatnonzero(np.diff(graph[by_count])), len(by_count) - 1)
+    longest = by_count[last_of_graph][graph]
+    begins_alike = sums[first + count] - sums[first] == sums[first[longest] + count] - sums[first[longest]]
+    cut[call[begins_alike & (count < count[longest])]] = True
+    return cut
+
+
+def _running_sums(nodes: IntColumn, first: npt.NDArray[np.intp], count: npt.NDArray[np.intp]) -> npt.NDArray[np.uint64]:
+    """Sums whose differences tell sequences of nodes apart: those of the first n nodes of two launches agree if the nodes do.
+
+    Each node counts with a number of its own times one of its place, modulo 2^64.
+    """
+    values, of = np.unique(nodes, return_inverse=True)
+    number = np.random.default_rng(0).integers(1, 1 << 63, len(values), np.uint64)
+    of_place = np.random.default_rng(1).integers(1, 1 << 63, int(count.max(initial=0)), np.uint64)
+    place = np.arange(len(nodes)) - np.repeat(first, count)
+    return np.append(np.uint64(0), np.cumsum(number[of] * of_place[place], dtype=np.uint64))
