@@ -37,8 +37,7 @@ def add_reading(parser: argparse.ArgumentParser) -> None:
     group.add_argument("--format", choices=("kineto", "nsys"), help="which traces to take where a directory holds both kinds")
     group.add_argument("--ranks", type=_ranks, metavar="LIST", help="only these ranks, such as 0-3,7")
     group.add_argument("--config", type=Path, metavar="FILE", help="a traceread.toml other than the one beside the traces")
-    add_max_uncompressed(group)
-    group.add_argument("--trust", action="store_true", help="read files however large, and with however many GPUs and threads")
+    add_limits(group)
     jobs_help = "processes that read ranks (default: one for each CPU, where that pays)"
     group.add_argument("--jobs", type=count, default=0, metavar="N", help=jobs_help)
     group.add_argument("--cache", type=Path, metavar="DIR", help="keep what was read there, so that the next time is faster")
@@ -46,11 +45,12 @@ def add_reading(parser: argparse.ArgumentParser) -> None:
     group.add_argument("--keep-going", action="store_true", help="leave out ranks that cannot be read, and say which")
 
 
-def add_max_uncompressed(parser: argparse._ActionsContainer) -> None:
-    """--max-uncompressed."""
+def add_limits(parser: argparse._ActionsContainer) -> None:
+    """--max-uncompressed and --trust."""
     parser.add_argument(
         "--max-uncompressed", type=_size, metavar="SIZE", help="refuse files that unpack to more, such as 64G (the default)"
     )
+    parser.add_argument("--trust", action="store_true", help="read files however large, and with however many GPUs and threads")
 
 
 def add_steps(parser: argparse.ArgumentParser) -> None:

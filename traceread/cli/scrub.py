@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -28,18 +29,16 @@ def add_parser(subparsers: Subparsers) -> None:
     parser.add_argument(
         "--allow-difference", action="store_true", help="write the copy even if its report differs, because a changed name named steps, say"
     )
-    options.add_max_uncompressed(parser)
+    options.add_limits(parser)
 
 
 def run(args: argparse.Namespace) -> int:
     """Writes the copy and says what is not in it."""
-    from traceread.cli.loading import LoadProgress
-    from traceread.readers.options import DEFAULTS, ReadOptions
+    from traceread.cli.loading import LoadProgress, limits_of
     from traceread.scrub import scrub
 
-    limit = args.max_uncompressed or DEFAULTS.max_uncompressed_bytes
     with LoadProgress(wanted=sys.stderr.isatty() and not args.quiet) as progress:
-        reading = ReadOptions(max_uncompressed_bytes=limit, progress=progress.update)
+        reading = replace(limits_of(args), progress=progress.update)
         done = scrub(args.source, args.target, reading, allow_difference=args.allow_difference)
     if not args.quiet:
         print("\n".join(_summary(args.source, done)))

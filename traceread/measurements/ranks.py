@@ -476,7 +476,12 @@ def _notices(facts: Sequence[RankFacts], matches: Matches, clocks: Clocks) -> tu
         for r, reference in enumerate(clocks.reference):
             sets.setdefault(reference, []).append(str(facts[r].rank))
         listed = "; ".join(", ".join(ranks[:8]) + (", …" if len(ranks) > 8 else "") for ranks in list(sets.values())[:4])
-        notices.append(Notice("clocks-not-comparable", f"the clocks of these sets of ranks cannot be compared with each other: {listed}; who was late is said within each"))
+        notices.append(
+            Notice(
+                "clocks-not-comparable",
+                f"the clocks of these sets of ranks cannot be compared with each other: {listed}; who was late is said within each",
+            )
+        )
     return tuple(notices)
 
 
