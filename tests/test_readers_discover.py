@@ -174,6 +174,7 @@ def test_unrelated_files_are_listed_with_the_reason(job):
     put(job, "empty.json", "")
     put(job, "cut.json.tmp", kineto_text(9))
     put(job, "broken.gz", b"\x1f\x8b\x08nonsense")
+    put(job, "rank0.qdstrm", b"QDSTRM")
     put(job, "packed.sqlite.gz", gzip.compress(b"SQLite format 3\0" + bytes(100)))
     os.mkfifo(job / "pipe")
     (job / "device").symlink_to("/dev/zero")
@@ -189,6 +190,7 @@ def test_unrelated_files_are_listed_with_the_reason(job):
         "empty.json": "empty",
         "cut.json.tmp": "left behind by a profiler that did not finish; it is read if its name is given",
         "broken.gz": "neither JSON nor SQLite",
+        "rank0.qdstrm": "what nsys leaves where it finds no importer; its QdstrmImporter -i FILE makes a report of it",
         "packed.sqlite.gz": "a compressed SQLite file, which has to be unpacked first",
         "pipe": "not a regular file",
         "device": "not a regular file",

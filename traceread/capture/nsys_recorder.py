@@ -32,7 +32,7 @@ class NsysRecorder:
         self.write_ns = 0
         self.sinks: tuple[Sink, ...] = nvtx_sinks()
         if not self.sinks:
-            log.warning("no NVTX: steps and ranges will not be in the report; pip install 'traceread[capture]'")
+            log.warning("no NVTX: steps and ranges will not be in the report; traceread[capture] brings nvtx")
         self._schedule = schedule
         self._recording = False
         self._step_open = False

@@ -104,8 +104,7 @@ class Profiling:
         if self._backend == "nsys" and "NSYS_PROFILING_SESSION_ID" not in os.environ:
             log.warning("nsys does not run around this script; start it so: %s", self.command)
         if self._chosen:
-            self._recorder = self._new_recorder()
-            self._recorder.start()
+            self._start()
         self._write_run()
         self._begin(0)
         return self
@@ -144,6 +143,15 @@ class Profiling:
             synchronise()
             self.untraced_step_ns = (time.perf_counter_ns() - self._timed_since) // (end - first)
             self._write_run()
+
+    def _start(self) -> None:
+        try:
+            recorder = self._new_recorder()
+            recorder.start()
+        except Exception as error:  # see _stop
+            log.warning("the profiler could not be started: %s; training goes on without it", error)
+        else:
+            self._recorder = recorder
 
     def _stop(self, recorder: Recorder) -> None:
         try:

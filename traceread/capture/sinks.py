@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import os
 from typing import Any
 
+from traceread.capture.files import log
 from traceread.capture.ranges import Sink
 
 
@@ -44,10 +46,26 @@ class NvtxSink:
 
 def nvtx_sinks() -> tuple[Sink, ...]:
     """The NVTX sink, if there is an NVTX: the nvtx package, else that of a torch with CUDA."""
+    import torch
+
     try:
         import nvtx
     except ImportError:
-        import torch
+        nvtx = None
+    if nvtx is not None and not _gives_up(nvtx):
+        return (NvtxSink(nvtx),)
+    if torch.cuda.is_available():
+        return (NvtxSink(torch.cuda.nvtx),)
+    if nvtx is not None:
+        log.warning("this nsys is too old for this nvtx, which will send no range: pip install 'nvtx<0.2.12', or use a newer nsys")
+    return ()
 
-        return (NvtxSink(torch.cuda.nvtx),) if torch.cuda.is_available() else ()
-    return (NvtxSink(nvtx),)
+
+def _gives_up(nvtx: Any) -> bool:
+    """Whether nvtx sends nothing although nsys runs.
+
+    nvtx asks from 0.2.12 on whether somebody listens; nsys 2022.4 does not know the question, which counts as no.
+    """
+    if "NSYS_PROFILING_SESSION_ID" not in os.environ or not hasattr(nvtx, "get_domain"):
+        return False
+    return type(nvtx.get_domain(None)).__name__ == "DummyDomain"

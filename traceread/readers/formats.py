@@ -48,6 +48,11 @@ def format_of(path: Path) -> tuple[str, str]:
         return _format_of_database(path)
     if path.suffix in REPORT_SUFFIXES:
         return NSYS, ""
+    if path.suffix == ".qdstrm":
+        return (
+            "",
+            "what nsys leaves where it finds no importer; its QdstrmImporter -i FILE makes a report of it",
+        )
     head = head_of(path)
     if head.startswith(sqlite.MAGIC):
         return "", "a compressed SQLite file, which has to be unpacked first"

@@ -116,7 +116,7 @@ def _read(export: Export, versions: dict[str, str], notices: list[Notice]) -> li
     ranges, thread_names = nsys_host.nvtx(export, calls, [process for process, _ in owners])
     owners = owners or [(process, NOT_RECORDED) for process in processes_of(ranges.thread)]
     if not owners:
-        raise InputError(f"{path}: nothing was recorded: no GPU work, no API calls, no ranges", _RECORD, "empty-capture")
+        raise InputError(f"{path}: nothing was recorded: no GPU work, no API calls, no NVTX ranges", _RECORD, "empty-capture")
     processes = sorted({process for process, _ in owners})
     os_calls = nsys_host.os_calls(export, calls, ranges, processes)
     ranges = stacked(nsys_host.RangeRows, [ranges, os_calls, nsys_host.overheads(export, processes)])
