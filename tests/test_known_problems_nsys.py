@@ -59,12 +59,13 @@ THREE_STEPS = {"compute": 2_700 * US, "launch_bound": 300 * US}
 # --- processes and GPUs -----------------------------------------------------------------------------------------------------
 
 
-def two_ranks(**more):
-    return training(pid=200, device=1, export=training(pid=100), **more)
+def two_ranks(device=1, **more):
+    return training(pid=200, device=device, export=training(pid=100), **more)
 
 
-def test_two_processes_may_use_the_same_correlation_ids(tmp_path):
-    report = analyzed(tmp_path, two_ranks(at=300 * US))
+@pytest.mark.parametrize("device", [0, 1])  # each process may see its own GPU as the first
+def test_two_processes_may_use_the_same_correlation_ids(tmp_path, device):
+    report = analyzed(tmp_path, two_ranks(device, at=300 * US))
     assert [classes(report, rank) for rank in (0, 1)] == [THREE_STEPS] * 2
     first, second = (report.rank(rank).steps.windows for rank in (0, 1))
     assert [b.start_ns - a.start_ns for a, b in zip(first[1:], second[1:], strict=True)] == [300 * US] * 3
