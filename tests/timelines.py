@@ -356,18 +356,18 @@ add(
     compute=190_000, queued=24_000, unattributed=12_001,
 )  # fmt: skip
 add(
-    "queued", "twenty-microseconds-are-no-dispatch",
-    "Queued gaps of 20, 20, 20, 20 and 20.001 µs.",
-    "queued up to 20 µs however usual they are; the last one is unattributed",
+    "queued", "a-hundred-microseconds-are-no-dispatch",
+    "Queued gaps of 100, 100, 100, 100 and 100.001 µs.",
+    "queued up to 100 µs however usual they are; the last one is unattributed",
     [
         A,
-        kernel(120_000, 130_000, (20_000, 21_000)),
-        kernel(150_000, 160_000, (22_000, 23_000)),
-        kernel(180_000, 190_000, (24_000, 25_000)),
-        kernel(210_000, 220_000, (26_000, 27_000)),
-        kernel(240_001, 290_001, (28_000, 29_000)),
+        kernel(200_000, 210_000, (20_000, 21_000)),
+        kernel(310_000, 320_000, (22_000, 23_000)),
+        kernel(420_000, 430_000, (24_000, 25_000)),
+        kernel(530_000, 540_000, (26_000, 27_000)),
+        kernel(640_001, 690_001, (28_000, 29_000)),
     ],
-    compute=190_000, queued=80_000, unattributed=20_001,
+    compute=190_000, queued=400_000, unattributed=100_001,
 )  # fmt: skip
 
 

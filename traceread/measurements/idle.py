@@ -31,8 +31,8 @@ from traceread.model import (
 
 SHORT_DISPATCH_NS = 5_000
 """A queued gap up to this long is dispatch in any trace."""
-LONGEST_DISPATCH_NS = 20_000
-"""A longer one is not, however usual: the medians of real traces are below 3 µs, and holes that repeat are usual too."""
+LONGEST_DISPATCH_NS = 100_000
+"""A longer one is not, however usual: medians of real traces are below 3 µs, and holes where rows are missing can be usual too."""
 SLOW_CALL_NS = 1_000_000
 """A launch call longer than this is slow; the first launch of a kernel that slow loads code."""
 SILENCE_NS = 1_000_000
