@@ -213,6 +213,26 @@ def test_an_end_that_was_never_written_changes_no_step(tmp_path, length):
     assert warned[slug] in says(slug, report)
 
 
+@pytest.mark.parametrize("row", ["call", "range", "launch"])
+def test_a_host_row_whose_end_was_never_written_is_not_what_the_host_did_ever_since(tmp_path, row):
+    def body(k, t, n):
+        launch(k, t, "bf16_gemm", t + 1 * MS, 4 * MS)
+        k.op("aten::linear", t + 100 * US, 9 * MS)
+
+    sound = analyzed(tmp_path, steps(body))
+    k = steps(body)
+    if row == "call":
+        k.call("cudaStreamSynchronize", 16 * MS, 2 * YEAR, correlation=777)
+    elif row == "range":
+        k.annotation("get_batch", 16 * MS, 2 * YEAR)
+    else:
+        k.call("cudaLaunchKernel", 16 * MS, 2 * YEAR, correlation=777)
+        k.kernel("bf16_gemm", 15 * MS - 1, 1, correlation=777)
+    report = analyzed(tmp_path, k)
+    assert classes(report) == classes(sound)
+    assert says("impossible-duration", report).startswith("1 call or range of the host last")
+
+
 def test_an_end_that_was_never_written_in_an_export(tmp_path):
     export = NsysExport()
     for n in range(4):

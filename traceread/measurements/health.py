@@ -8,8 +8,10 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from dataclasses import replace
+from typing import TypeVar
 
 import numpy as np
+import numpy.typing as npt
 
 from traceread import intervals
 from traceread.categories import FAMILIES, possible_communication
@@ -20,7 +22,7 @@ from traceread.measurements.launches import Launches
 from traceread.measurements.partition import Busy
 from traceread.measurements.step_inference import infer_segments
 from traceread.measurements.steps import WHOLE, Steps, StepSource, Window
-from traceread.model import ActivityKind, Category, RangeKind, Trace
+from traceread.model import ActivityKind, Calls, Category, RangeKind, Ranges, Trace
 from traceread.names import and_more, clean, kernel_title, shorten
 from traceread.units import duration, percent, plural
 
@@ -28,6 +30,8 @@ OVERLAP_NS = 50_000
 """Longer overlaps on one stream are not programmatic dependent launch, whose overlaps last a few microseconds."""
 IMPOSSIBLE_NS = 3_600 * 10**9
 """No kernel or copy of a training step runs an hour."""
+
+Rows = TypeVar("Rows", Calls, Ranges)
 
 _OTHER = FAMILIES.index("other")
 _CPU_BACKENDS = ("gloo:", "mpi:", "ucc:")
@@ -38,20 +42,53 @@ _COLLECTIVE = re.compile(
 
 
 def without_impossible(trace: Trace) -> tuple[Trace, tuple[Notice, ...]]:
-    """The trace without activities that last more than an hour, and a warning that counts them.
+    """The trace without what cannot last as long as recorded, because its end was never written, and warnings that count it.
 
-    Their ends were never written. Kept, a single one would be the whole busy time and swallow the steps that follow.
+    Activities of more than an hour are left out: kept, a single one would be the whole busy time and swallow the steps that follow.
+    Calls and ranges of more than an hour that end more than an hour after all GPU work get no length: kept, they would be what the
+    host did ever since.
     """
+    trace, of_gpu = _without_endless_activities(trace)
+    trace, of_host = _without_endless_host_rows(trace)
+    return trace, (*of_gpu, *of_host)
+
+
+def _without_endless_activities(trace: Trace) -> tuple[Trace, tuple[Notice, ...]]:
     length = trace.activities.end_ns - trace.activities.start_ns
-    impossible = length > IMPOSSIBLE_NS
-    count = int(impossible.sum())
+    endless = length > IMPOSSIBLE_NS
+    count = int(endless.sum())
     if not count:
         return trace, ()
     message = (
         f"{count} of {len(length)} activities ({percent(count, len(length))}) are left out: they last more than an hour, the longest "
         f"{duration(int(length.max()))}, so their ends were never written; where they ran the GPU looks idle"
     )
-    return replace(trace, activities=trace.activities.take(~impossible)), (Notice("impossible-duration", message, trace.rank),)
+    return replace(trace, activities=trace.activities.take(~endless)), (Notice("impossible-duration", message, trace.rank),)
+
+
+def _without_endless_host_rows(trace: Trace) -> tuple[Trace, tuple[Notice, ...]]:
+    if not len(trace.activities):
+        return trace, ()
+    last = int(trace.activities.end_ns.max()) + IMPOSSIBLE_NS
+    of_calls, of_ranges = (_endless(table, last) for table in (trace.calls, trace.ranges))
+    count = int(of_calls.sum() + of_ranges.sum())
+    if not count:
+        return trace, ()
+    message = (
+        f"{plural(count, 'call or range', 'calls and ranges')} of the host last more than an hour and end more than an hour after all GPU "
+        "work, so the ends were never written; they count as if they had ended at once"
+    )
+    trace = replace(trace, calls=_ended_at_once(trace.calls, of_calls), ranges=_ended_at_once(trace.ranges, of_ranges))
+    return trace, (Notice("impossible-duration", message, trace.rank),)
+
+
+def _endless(table: Calls | Ranges, last: int) -> npt.NDArray[np.bool_]:
+    return (table.end_ns > last) & (table.end_ns - table.start_ns > IMPOSSIBLE_NS)
+
+
+def _ended_at_once(table: Rows, which: npt.NDArray[np.bool_]) -> Rows:
+    table = table.replace(end_ns=np.where(which, table.start_ns, table.end_ns))
+    return table.take(intervals.time_order(table.start_ns, -table.end_ns))
 
 
 def check_health(trace: Trace, launches: Launches, steps: Steps, busy: Busy, idle: Idle) -> tuple[Notice, ...]:
