@@ -1,7 +1,9 @@
 """Copies for others: what was planted in the original is nowhere in the copy, and both say the same."""
 
 import gzip
+import io
 import json
+import os
 import re
 import sqlite3
 import zipfile
@@ -17,6 +19,9 @@ from traceread.model import RangeKind
 from traceread.readers import kineto as kineto_reader
 from traceread.readers import nsys as nsys_reader
 from traceread.readers.nsys_collectives import only_known_fields
+from traceread.readers.options import ReadOptions
+from traceread.scrub import kineto as scrub_kineto
+from traceread.scrub import nsys as scrub_nsys
 from traceread.scrub import scrub
 from traceread.scrub.texts import Texts
 from traceread.simulate import Capture, scenarios, simulate, write_run
@@ -482,3 +487,106 @@ def test_real_traces(tmp_path, format):
         assert done.differs == ""
         texts += done.removed
     assert sum(texts.values()) > 50
+
+
+# --- a secret in the place of every single value --------------------------------------------------------------------------------------
+
+KEPT_TEXTS = {"name", "pid", "tid", "Process Group Name", "Process Group Description", "kernel"}
+"""Names."""
+
+
+def leaves(value, path=()):
+    if isinstance(value, dict):
+        for key, part in value.items():
+            yield from leaves(part, (*path, key))
+    elif isinstance(value, list) and value:
+        yield from leaves(value[0], (*path, 0))
+    else:
+        yield path
+
+
+def with_leaf(value, path, leaf):
+    if not path:
+        return leaf
+    if isinstance(value, dict):
+        return {key: with_leaf(part, path[1:], leaf) if key == path[0] else part for key, part in value.items()}
+    return [with_leaf(value[0], path[1:], leaf), *value[1:]]
+
+
+@pytest.mark.parametrize("vendor", ["nvidia", "amd"])
+def test_a_secret_in_the_place_of_any_value_of_a_pytorch_trace_is_gone(tmp_path, vendor):
+    capture = Capture("kineto", stacks=True, shapes=True, sync_events=True, compress=False, vendor=vendor)
+    [path] = write_run(simulate(scenarios()["ddp-allreduce"], ranks=1, steps=3), tmp_path / "in", capture, truth=False)
+    document = json.loads(path.read_text())
+    examples = {
+        (e["ph"], e.get("cat"), e["name"] if e["ph"] == "M" else "", leaf): e for e in document["traceEvents"] for leaf in leaves(e)
+    }
+    planted = [
+        with_leaf(event, leaf, secret)
+        for (_, _, _, leaf), event in examples.items()
+        if not KEPT_TEXTS & set(leaf)
+        for secret in (f"/x {SECRET}", [SECRET], {SECRET: [SECRET]}, f"1 {SECRET}", [f"{SECRET} 1", [SECRET]])
+    ]
+    assert len(planted) > 300
+    document["traceEvents"] += planted
+    for secret in ([SECRET], {SECRET: SECRET}, f"12 {SECRET}"):
+        heads = [with_leaf(document, leaf, secret) for leaf in leaves({k: v for k, v in document.items() if k != "traceEvents"})]
+        for i, head in enumerate(heads if secret == [SECRET] else heads[:: len(heads)]):
+            head = head if i == 0 else {**head, "traceEvents": document["traceEvents"][:20]}
+            path.write_text(json.dumps(head))
+            out, texts = io.BytesIO(), Texts()
+            metadata, truncated = scrub_kineto.learn(path, texts)
+            scrub_kineto.write(path, out, metadata, truncated, texts, Counter(), ReadOptions())
+            assert SECRET not in re.sub(r'"name":"(?:[^"\\]|\\.)*"', "", out.getvalue().decode()), (i, secret)
+            json.loads(out.getvalue())
+
+
+def test_a_secret_in_the_place_of_any_value_of_an_export_is_gone(tmp_path):
+    path = planted_nsys(tmp_path)
+    with sqlite3.connect(path) as db:
+        db.execute("DROP TRIGGER t")
+        tables = [name for (name,) in db.execute("SELECT name FROM sqlite_master WHERE type = 'table' AND name NOT LIKE 'sqlite_%'")]
+        for table in tables:
+            columns = [(name, kind, key) for _, name, kind, _, _, key in db.execute(f'PRAGMA table_info("{table}")')]
+            values = [None if key else SECRET for _, _, key in columns]
+            for blob in (False, True):
+                row = [value.encode() if blob and value else value for value in values]
+                db.execute(f'INSERT INTO "{table}" VALUES ({", ".join("?" * len(row))})', row)
+        db.execute("DELETE FROM NVTX_EVENTS WHERE text = ?", (SECRET,))  # a name
+        db.execute("DELETE FROM TARGET_INFO_GPU WHERE name = ?", (SECRET,))
+    db.close()
+    scrub_nsys.write(path, tmp_path / "out.sqlite", Texts(), Counter())
+    assert SECRET.encode() not in (tmp_path / "out.sqlite").read_bytes().replace(f"worker of {SECRET}".encode(), b"")
+
+
+# --- faults ---------------------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("plant", [planted_kineto, planted_nsys])
+@pytest.mark.parametrize("fault", [OSError(28, "No space left on device"), KeyboardInterrupt()])
+def test_what_is_interrupted_leaves_nothing(tmp_path, monkeypatch, plant, fault):
+    path = plant(tmp_path)
+    out = tmp_path / f"out{path.suffix}"
+
+    def fail(*_, **__):
+        raise fault
+
+    for module, name in ((scrub_kineto, "_json"), (scrub_nsys, "_integer"), (os, "fsync")):
+        with monkeypatch.context() as patched:
+            patched.setattr(module, name, fail)
+            if (module, plant) in ((scrub_kineto, planted_nsys), (scrub_nsys, planted_kineto)):
+                continue
+            with pytest.raises((OutputError, KeyboardInterrupt)):
+                scrub(path, out)
+        assert nothing_written(tmp_path, "in")
+    assert scrub(path, out).differs == ""
+
+
+def test_a_directory_gets_the_permissions_of_new_ones(tmp_path):
+    path = planted_kineto(tmp_path)
+    (tmp_path / "other").mkdir()
+    (tmp_path / "clean").mkdir()
+    scrub(path.parent, tmp_path / "clean")  # an empty directory is a place too
+    scrub(path.parent, tmp_path / "new")
+    assert len({(tmp_path / name).stat().st_mode for name in ("other", "new")}) == 1
+    assert [p.name for p in (tmp_path / "clean").iterdir()] == ["trace-1.json.gz"]

@@ -73,7 +73,9 @@ def scrub(source: Path, target: Path, options: ReadOptions = DEFAULTS, *, allow_
         raise InputError(f"{source}: only files of this machine are scrubbed", "copy it here first")
     found = discover.find([source])
     names = _names(found.sources, target, is_folder=source.is_dir())
-    _check_place(target, is_folder=source.is_dir(), format=found.sources[0].format)
+    _check_place(target, is_folder=source.is_dir())
+    if not source.is_dir():
+        _check_name(target, found.sources[0].format)
     texts, removed = Texts(), Counter[str]()
     with contextlib.ExitStack() as stack:
         originals = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="traceread-")))
@@ -130,7 +132,7 @@ def _names(sources: Sequence[discover.Source], target: Path, *, is_folder: bool)
     return names
 
 
-def _check_place(target: Path, *, is_folder: bool, format: str) -> None:
+def _check_place(target: Path, *, is_folder: bool) -> None:
     if is_folder and target.is_dir() and not any(target.iterdir()):
         return
     if target.exists() or target.is_symlink():
@@ -138,11 +140,12 @@ def _check_place(target: Path, *, is_folder: bool, format: str) -> None:
         raise OutputError(f"{target} exists already, and nothing is ever overwritten", hint)
     if not target.parent.is_dir():
         raise OutputError(f"cannot write {target}: there is no directory {target.parent}", f"mkdir -p {quote(str(target.parent))}")
-    if not is_folder and (target.suffix in (".json", ".gz", ".zip")) != (format == KINETO):
-        ending = ".json.gz" if format == KINETO else ".sqlite"
-        raise OutputError(
-            f"{target} would hold {'a PyTorch trace' if format == KINETO else 'an SQLite export'}", f"end its name in {ending}"
-        )
+
+
+def _check_name(target: Path, format: str) -> None:
+    if (target.suffix in (".json", ".gz", ".zip")) != (format == KINETO):
+        holds, ending = ("a PyTorch trace", ".json.gz") if format == KINETO else ("an SQLite export", ".sqlite")
+        raise OutputError(f"{target} would hold {holds}", f"end its name in {ending}")
 
 
 def _readable(path: Path | str, options: ReadOptions, stack: contextlib.ExitStack) -> Path:
@@ -212,18 +215,15 @@ def _replacing(target: Path, names: Sequence[str], *, is_folder: bool) -> Iterat
     Raises:
         OutputError: they cannot be written.
     """
-    partial = target.with_name(f".{target.name}.{os.getpid()}.part")
     try:
-        partial.mkdir()
-        yield partial
-        for file in partial.iterdir():
-            with file.open("rb+") as written:
-                os.fsync(written.fileno())
-        if is_folder:
-            partial.replace(target)
-        else:
-            (partial / names[0]).replace(target)
+        with tempfile.TemporaryDirectory(prefix=f".{target.name}.", suffix=".part", dir=target.parent) as beside:
+            copies = Path(beside, "copies")
+            copies.mkdir()  # one with the permissions that new directories get here
+            yield copies
+            for file in copies.iterdir():
+                with file.open("rb+") as written:
+                    os.fsync(written.fileno())
+            _check_place(target, is_folder=is_folder)  # it may have been made meanwhile
+            (copies if is_folder else copies / names[0]).replace(target)
     except OSError as error:
         raise OutputError(f"cannot write {target}: {error.strerror or error}", "choose another place") from None
-    finally:
-        shutil.rmtree(partial, ignore_errors=True)

@@ -17,8 +17,10 @@ from typing import IO, Any
 
 import msgspec
 
+from traceread.model import ELEMENT_BYTES, Operation
 from traceread.readers.json_events import EventReader
 from traceread.readers.kineto import CATEGORIES
+from traceread.readers.operation_names import operation_named
 from traceread.readers.options import DEFAULTS, ReadOptions
 from traceread.readers.raw_events import RawEvent, decoded_events
 from traceread.readers.unpacking import Unpacked
@@ -36,7 +38,7 @@ _DEVICE = (
 )  # fmt: skip
 _JOB = ("rank", "world_size", "pg_count")
 
-# What arguments may be: a number, a list of numbers (as JSON or as its text), a word, a name, a list of types, of plain values.
+# What arguments may be: a number, a list of numbers (as JSON or as its text), a name, a word or type that is known, a plain value.
 _NUMBERS = frozenset((
     "device", "stream", "correlation", "Correlation", "context", "bytes", "graph id", "graph node id", "fromDevice", "inDevice", "toDevice",
     "fromContext", "inContext", "toContext", "External id", "external id", "Record function id", "Ev Idx", "Sequence number",
@@ -48,7 +50,6 @@ _NUMBERS = frozenset((
 _LISTS = frozenset((
     "grid", "block", "Input Dims", "Input dims", "Input Strides", "In split size", "Out split size", "Process Group Ranks", "ranks",
 ))  # fmt: skip
-_WORDS = frozenset(("Collective name", "dtype", "cuda_sync_kind", "kind"))
 _NAMES = frozenset(("Process Group Name", "Process Group Description", "kernel"))
 
 _NUMBER = re.compile(
@@ -56,8 +57,13 @@ _NUMBER = re.compile(
 )
 _LIST = re.compile(rb"\[[\[\]\d,.\s-]*\]")
 _LIST_TEXT = re.compile(rb'"[\[\]\d,. -]*"')
-_WORD = re.compile(r"[\w:.+-]{0,60}(?: [\w:.+-]{1,60}){0,4}")
-_TYPE = re.compile(r"[\w:<>\[\], ()*]{0,80}")
+_TYPES = frozenset((
+    "", "float", "double", "int", "long int", "long", "short", "signed char", "unsigned char", "bool", "unsigned int", "unsigned short",
+    "unsigned long", "c10::complex<float>", "c10::complex<double>", "Tensor", "TensorList", "Scalar", "ScalarList", "GenericList", "None",
+    "nullptr (uninitialized)", *ELEMENT_BYTES, *(f"c10::{name}" for name in ELEMENT_BYTES),
+))  # fmt: skip
+_BACKEND = re.compile(r"(?:(?:(?:cpu|cuda|hip|xpu|mtia):)?(?:nccl|rccl|xccl|hccl|gloo|mpi|ucc)(?:,|$)){1,4}")
+_VERSION = re.compile(r"\d[\w.+-]{0,39}|unknown")
 _PLAIN_VALUE = re.compile(r"(?:None|True|False|[-+\d.eE]{1,40}|inf|nan|\[(?:(?:True|False|[-+\d.eE]{1,40})(?:, ?|(?=\])))*\]|)")
 _ID = re.compile(rb'"?(?:0x)?[0-9a-fA-F]{1,20}"?')
 _PHASE_FIELDS = {b'"s"': ("id", "bp"), b'"t"': ("id", "bp"), b'"f"': ("id", "bp")}
@@ -231,20 +237,22 @@ class _Events:
 
     def _told(self, key: str, text: bytes) -> bytes | None:
         """An argument that is no number, as it is kept."""
-        if key in _WORDS:
-            word = _string(text)
-            return _json(word) if word is not None and _WORD.fullmatch(word) else None
+        if key == "dtype":
+            return text if _string(text) in ELEMENT_BYTES else None
+        if key == "Collective name":
+            name = _string(text)
+            return None if name is None else _json("unknown" if operation_named(name) is Operation.UNKNOWN else name)
         if key in _NAMES:
             name = _string(text)
             return text if name is None and _NUMBER.fullmatch(text) else None if name is None else _json(self._texts.clean(name))
         if key in ("Input type", "Concrete Inputs"):
-            form = _TYPE if key == "Input type" else _PLAIN_VALUE
             values = _decoded(text)
             if not isinstance(values, list):
                 return None
-            if unfit := sum(not (isinstance(v, str) and form.fullmatch(v)) for v in values):
-                self._removed["values of inputs"] += unfit
-            return _json([v if isinstance(v, str) and form.fullmatch(v) else "" for v in values])
+            fit = _TYPES.__contains__ if key == "Input type" else _PLAIN_VALUE.fullmatch
+            kept = [value if isinstance(value, str) and fit(value) else "" for value in values]
+            self._removed["values of inputs"] += sum(value != there for value, there in zip(values, kept, strict=True))
+            return _json(kept)
         return None
 
     def _kind(self, event: RawEvent) -> str | None:
@@ -274,7 +282,7 @@ class _Events:
 
 def _kept_metadata(metadata: Mapping[str, Any], texts: Texts) -> dict[str, Any]:
     kept: dict[str, Any] = {key: metadata[key] for key in (*_SWITCHES, "baseTimeNanoseconds") if _is_number(metadata.get(key))}
-    kept |= {key: metadata[key] for key in _VERSIONS if key in metadata and re.fullmatch(r"[\w.+-]{1,40}", str(metadata[key]))}
+    kept |= {key: metadata[key] for key in _VERSIONS if key in metadata and _VERSION.fullmatch(str(metadata[key]))}
     if metadata.get("displayTimeUnit") in ("ms", "ns"):
         kept["displayTimeUnit"] = metadata["displayTimeUnit"]
     if isinstance(properties := metadata.get("deviceProperties"), list):
@@ -295,7 +303,9 @@ def _kept_device(device: Mapping[str, Any], texts: Texts) -> dict[str, Any]:
 
 def _kept_job(job: Mapping[str, Any], texts: Texts) -> dict[str, Any]:
     kept: dict[str, Any] = {key: job[key] for key in _JOB if _is_number(job.get(key))}
-    kept |= {key: word for key in ("backend", "nccl_version") for word in _strings(job.get(key)) if re.fullmatch(r"[\w.:,+-]{0,80}", word)}
+    for key, form in (("backend", _BACKEND), ("nccl_version", _VERSION)):
+        if isinstance(word := job.get(key), str) and form.fullmatch(word):
+            kept[key] = word
     if isinstance(groups := job.get("pg_config"), list):
         kept["pg_config"] = [_kept_group(group, texts) for group in groups if isinstance(group, dict)]
     return kept

@@ -67,7 +67,7 @@ _GPU_NAMES = ("name", "chipName")
 _NVTX = "start end eventType rangeId category color globalTid endGlobalTid textId domainId"
 _SCHEMA = "domainId schemaId idx flags type offset"
 _NAME_TABLES = ("META_DATA_EXPORT", "EXPORT_META_DATA")
-_VERSION = re.compile(r"[\w.+-]{1,40}|NVIDIA Nsight Systems")
+_VERSION = re.compile(r"\d[\w.+-]{0,39}|NVIDIA Nsight Systems")
 _OWNERS = re.compile(r"(?:^|[\n\0\s;])(HOSTNAME|HOST|SLURMD_NODENAME|USER|LOGNAME|SLURM_JOB_USER|HOME)=([^\n\0\s;]*)")
 _ACCOUNTS = ("USER", "LOGNAME", "SLURM_JOB_USER")
 _AT_ONCE = 1 << 11

@@ -62,7 +62,7 @@ class Texts:
     @property
     def counts(self) -> Counter[str]:
         """How many distinct texts of each kind were replaced."""
-        return Counter({kind: len(found) for kind, found in self._replacements.items()})
+        return Counter({kind: len(found) for kind, found in self._replacements.items() if found})
 
     def learn(self, *, hosts: Iterable[str] = (), users: Iterable[str] = ()) -> None:
         """Names of machines and accounts, to be replaced wherever they stand as whole words."""
