@@ -200,7 +200,7 @@ def test_unrelated_files_are_listed_with_the_reason(job):
 
 
 def test_files_of_ours_are_not_mentioned(job):
-    for name in ("run.json", "run.rank3.json", "truth.json", "traceread.toml"):
+    for name in ("run.json", "run.rank3.json", "steps.segment0.jsonl", "truth.json", "traceread.toml"):
         put(job, name, '{"format": 1, "traceEvents": []}')
     assert load(job).skipped == ()
 

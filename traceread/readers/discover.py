@@ -34,7 +34,7 @@ def _read_nsys(path: Path, options: ReadOptions) -> list[Trace]:
 
 READERS = {KINETO: kineto.read, NSYS: _read_nsys}
 
-_OWN_FILES = re.compile(r"run\.json|run\.rank\d+\.json|truth\.json|traceread\.toml")
+_OWN_FILES = re.compile(r"run\.json|run\.rank\d+\.json|steps\.[\w.]+\.jsonl|truth\.json|traceread\.toml")
 _RANK = re.compile(r"(?<![a-z])(?<!local[-_])rank[-_]?(\d{1,7})", re.IGNORECASE)
 _WORKER = re.compile(r"(?<![a-z])worker[-_]?(\d{1,7})", re.IGNORECASE)
 _WHAT_IS_READ = "traceread reads files of torch.profiler's export_chrome_trace and of: nsys export --type sqlite"
