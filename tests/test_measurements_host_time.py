@@ -14,7 +14,7 @@ def rows_of(build):
 
 
 def test_times_are_held_once():
-    trace, rows = rows_of(Build().kernel(5 * MS, 6 * MS).range(0, 9 * MS, "ProfilerStep#0").op(MS, 2 * MS))
+    trace, rows = rows_of(Build().kernel(5 * MS, 6 * MS, launch=(3 * MS, 4 * MS)).range(0, 9 * MS, "ProfilerStep#0").op(MS, 2 * MS))
     for mine, given in ((rows.trace.calls, trace.calls), (rows.trace.ranges, trace.ranges)):
         assert np.shares_memory(mine.start_ns, rows.start)
         assert np.shares_memory(mine.end_ns, rows.end)
