@@ -1,7 +1,7 @@
 """What is not the same on both sides is named, and then nobody is called faster."""
 
 import pytest
-from comparing import RUN, merged, side
+from comparing import RUN, merged, report, side, side_of_dict
 from test_comparison import MS, real
 
 import traceread
@@ -223,6 +223,17 @@ def test_a_truncated_side_is_refused_unless_allowed():
         compare(cut, side(FASTER))
     assert raised.value.slug == "truncated-side"
     assert compare(cut, side(FASTER), ["truncated"]).verdict is Verdict.FASTER
+
+
+def test_a_side_without_a_complete_step_is_refused_unless_allowed():
+    told = report(STEPS)
+    told["partition"][-1]["partial"] = True
+    lacking = side_of_dict(told)
+    for sides in ((lacking, side(FASTER)), (side(STEPS), lacking)):
+        with pytest.raises(ComparisonError, match=r"\(run/\) has no complete step") as raised:
+            compare(*sides)
+        assert raised.value.slug == "incomplete-side"
+    assert compare(lacking, side(FASTER), ["incomplete"]).verdict is Verdict.FASTER
 
 
 # --- real captures -----------------------------------------------------------------------------------------------------------------

@@ -589,3 +589,19 @@ def test_digits_that_are_not_padded_are_read_as_written(tmp_path):
     k = one_kernel()
     k.events[-1]["ts"] = exact("10.7")  # some nightly builds of 2024 wrote 10.007 so: nothing in the file tells them apart
     assert analyzed(tmp_path, k).ranks[0].steps.windows[0].start_ns == k.base_ns + 10_700
+
+
+def test_a_gate_is_not_passed_by_kernels_that_are_missing(tmp_path, capsys):
+    paths = [tmp_path / "before.json", tmp_path / "after.json"]
+    for path, every in zip(paths, (1, 2), strict=True):
+        k = training(12)
+        kernels = [e for e in k.events if e.get("cat") == "kernel"]
+        k.events = [e for e in k.events if e.get("cat") != "kernel"] + kernels[::every]
+        k.write(path)
+    command = ["diff", *map(str, paths), "--fail-if", "launch_bound>5%"]
+    assert main(command) == 1
+    out, err = capsys.readouterr()
+    assert out == ""
+    assert "after" in err
+    assert "has no complete step" in err
+    assert main([*command, "--allow-mismatch", "incomplete"]) == 0

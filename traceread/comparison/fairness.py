@@ -115,7 +115,7 @@ def check_fairness(before: Side, after: Side, allowed: Collection[str] = (), dec
     return Fairness(tuple(checks), (*_mixed(before, "before"), *_mixed(after, "after")))
 
 
-REFUSALS = ("truncated",)
+REFUSALS = ("truncated", "incomplete")
 """What refuses a side unless it is allowed."""
 
 
@@ -123,7 +123,7 @@ def refuse_unusable(side: Side, name: str, allowed: Collection[str] = ()) -> Non
     """Nothing, if the side can be compared at all.
 
     Raises:
-        ComparisonError: it is empty, has no GPU work, or was truncated.
+        ComparisonError: it is empty, has no GPU work, was truncated, or has no complete step.
     """
     title = f"{name} ({side.title})"
     if not side.saved.profile.ranks:
@@ -138,6 +138,12 @@ def refuse_unusable(side: Side, name: str, allowed: Collection[str] = ()) -> Non
             f"{title} is truncated: {truncated[0].message}",
             "compare with a complete copy, or accept it: --allow-mismatch truncated",
             "truncated-side",
+        )
+    if any(window.partial for window in side.windows) and "incomplete" not in allowed:
+        raise ComparisonError(
+            f"{title} has no complete step: work of those it has is missing, which looks like idle time",
+            "record it again, or accept it: --allow-mismatch incomplete",
+            "incomplete-side",
         )
 
 

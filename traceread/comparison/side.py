@@ -65,6 +65,7 @@ class SavedWindow(msgspec.Struct, frozen=True):
     end_ns: int
     classes: dict[str, int]
     used: bool = False
+    partial: bool = False
     hidden_communication: int = 0
     hidden_copy: int = 0
     exposed_wait: int | None = None

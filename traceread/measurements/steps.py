@@ -453,12 +453,16 @@ def _why_partial(window: Window, still_open: bool, last: bool, truncated: bool) 
         return "still running when the capture ended"
     if last and truncated:
         return "the file ends early"
-    if window.lacks_kernels:
+    if window.lacks_kernels and last:
         matched, made = window.launch_coverage
-        if last:
-            return f"the capture ended before {made - matched} of its {made} kernel launches ran"
-        return f"{made - matched} of its {made} kernel launches lack kernels in the trace"
-    return ""
+        return f"the capture ended before {made - matched} of its {made} kernel launches ran"
+    return _missing_kernels(window)
+
+
+def _missing_kernels(window: Window) -> str:
+    """How many launches of a window lack their work, "" if no more than a tenth."""
+    matched, made = window.launch_coverage
+    return f"{made - matched} of its {made} kernel launches lack kernels in the trace" if window.lacks_kernels else ""
 
 
 def _choose_used(windows: Sequence[Window], firsts: Sequence[int]) -> tuple[tuple[bool, ...], tuple[tuple[int, str], ...], str]:
@@ -517,6 +521,6 @@ def _whole_capture(trace: Trace, launches: Launches, host_names: HostNames) -> S
             window = replace(window, start_ns=max(window.start_ns, windows[-1].end_ns), end_ns=max(window.end_ns, windows[-1].end_ns))
             windows.append(Window(BETWEEN_CAPTURES, -1, WindowKind.BETWEEN, windows[-1].end_ns, window.start_ns))
         window_of[launched] = len(windows)
-        windows.append(window)
+        windows.append(replace(window, partial=_missing_kernels(window)))
     used = tuple(w.kind is WindowKind.WHOLE for w in windows)
     return Steps(StepSource.WHOLE_CAPTURE, "", tuple(windows), window_of, used, (), "", _busiest_thread(trace, launches))
