@@ -19,7 +19,7 @@ from pathlib import Path
 
 import pytest
 from building import Build
-from kineto_builder import HOST_PID, MAIN, Kineto
+from kineto_builder import HOST_PID, MAIN, Kineto, exact
 from nsys_builder import SCHEMAS, NsysExport
 
 import traceread
@@ -278,6 +278,19 @@ def test_lost_times_are_dropped_and_said(tmp_path):
     assert classes(report)["compute"] == 4 * MS
     assert [k.name for k in report.ranks[0].kernels.rows] == ["sgemm"]
     assert "4 GPU records" in says("lost-records", report)
+
+
+@pytest.mark.parametrize("era", ["epoch", "us"])
+@pytest.mark.parametrize("start", ["0", "1.5", "9999999999999"])
+def test_a_row_decades_away_is_no_part_of_the_capture(tmp_path, era, start):
+    """Its time was lost; as a whole, the capture would otherwise last since 1970."""
+    k = steps(sgemm, kineto=Kineto(era=era))
+    k.event(
+        ph="X", cat="kernel", name="lost", pid=0, tid=7, ts=exact(start), dur=exact("5"), args={"device": 0, "stream": 7, "correlation": 0}
+    )
+    report = analyzed(tmp_path, k, step_range="none")
+    assert sum(classes(report).values()) == 34 * MS
+    assert says("bad-times", report).startswith("1 event of rank0.json dropped")
 
 
 def test_a_kernel_that_begins_before_its_launch(tmp_path):

@@ -119,6 +119,7 @@ _THREAD_LABEL = re.compile(r"thread -?\d+ \((.*)\)", re.DOTALL)
 _TAG = re.compile(r"\s*\[([^\]]+)\]")
 _INTEGER = re.compile(r"-?\d{1,20}(?!\d)")
 _PLAIN_VERSION = re.compile(r"[\w.+-]{1,40}")
+_LONGEST_NS = 366 * 86_400 * 10**9  # no capture lasts a year
 _EPOCH_NS = 10**18  # September 2001; every capture clock that counts from 1970 is later, every other one far earlier
 
 
@@ -247,13 +248,20 @@ class _Rows:
         return self._row_of[category]
 
     def shift(self, base_ns: int) -> None:
-        """Makes all times absolute; a row that leaves the range of times is dropped and counted with the untimed ones."""
-        for columns in (self.gpu, self.calls, self.ranges, self.syncs, self.spans):
+        """Makes all times absolute; rows that leave the range of times, or lie a year from the others, are dropped as untimed ones."""
+        every = (self.gpu, self.calls, self.ranges, self.syncs, self.spans)
+        for columns in every:
             start = columns["start_ns"]
             start += base_ns  # both lie inside ±2**62
-            inside = np.abs(start) < LIMIT_NS
-            if not inside.all():
-                self.untimed += columns.keep(inside)
+            self._keep(columns, np.abs(start) < LIMIT_NS)
+        start = next((columns["start_ns"] for columns in every if columns.rows), np.zeros(1, np.int64))
+        middle = np.partition(start, len(start) // 2)[len(start) // 2]
+        for columns in every:
+            self._keep(columns, np.abs(columns["start_ns"] - middle) < _LONGEST_NS)
+
+    def _keep(self, columns: _Columns, usable: Mask) -> None:
+        if not usable.all():
+            self.untimed += columns.keep(usable)
 
 
 # --- tables -----------------------------------------------------------------------------------------------------------
