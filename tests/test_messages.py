@@ -48,6 +48,12 @@ def test_every_message_has_a_paragraph_and_no_paragraph_lacks_its_message():
     assert sorted(set(documented) - in_source()) == []
 
 
+def test_paragraphs_are_in_order():
+    for part in re.split(r"^## ", MESSAGES.read_text("utf-8"), flags=re.MULTILINE)[1:]:
+        slugs = re.findall(r"^### `([a-z0-9-]+)`$", part, re.MULTILINE)
+        assert slugs == sorted(slugs)
+
+
 def test_the_walk_finds_every_way_of_naming_one():
     code = """
 class A(Exception):

@@ -220,7 +220,7 @@ def _before_launch(trace: Trace, launches: Launches) -> Iterator[tuple[str, str]
 
 
 def _and_more(count: int) -> str:
-    return f", and of {plural(count - 1, 'more window')}," if count > 1 else ""
+    return f", and of {plural(count - 1, 'more step')}," if count > 1 else ""
 
 
 def _title(window: Window) -> str:
@@ -235,6 +235,6 @@ def _steps_to_infer(trace: Trace, launches: Launches, steps: Steps) -> Iterator[
     if segments is not None and len(segments.label) > 1:
         yield (
             "steps-not-named",
-            f"nothing names the steps, so the whole capture is one window; --step-range infer would divide it into "
+            f"nothing names the steps, so the capture is read as a whole; --step-range infer would divide it into "
             f"{len(segments.label)} stretches that repeat ({segments.name}): steps perhaps, or parts of one",
         )
