@@ -399,7 +399,7 @@ def nothing_written(tmp_path, *known):
         ("a.json", b'{"traceEvents": []}', CorruptTrace),
         ("a.json", b'{"traceEvents": [' + b'{"ph":' * 5000, CorruptTrace),
         ("a.json", b"[" * 100_000, TracereadError),
-        ("a.json.gz", gzip.compress(b"x" * 1000), TracereadError),
+        ("a.json.gz", gzip.compress(b"x" * 1000, mtime=0), TracereadError),
         ("a.sqlite", b"SQLite format 3\0" + b"\0" * 5000, TracereadError),
         ("a.txt", b"hello", TracereadError),
     ],
