@@ -2,7 +2,7 @@
 
     python fuzz/readers_fuzz.py --inputs 100000 --seed 1 --processes 2
 
-Most inputs are PyTorch traces, every twentieth is an export of Nsight Systems; they are changed copies of small generated ones and, where
+Most inputs are PyTorch traces, every fortieth is an export of Nsight Systems; they are changed copies of small generated ones and, where
 ../shared/traces is there, of cut-outs of real ones. What is looked at:
 
 - every input: the compiled way of reading and the one in pure Python, each with chunks of its own length, say the same: all columns, names
@@ -37,7 +37,7 @@ ROOT = Path(__file__).parents[1]
 sys.path[:0] = [str(ROOT), str(ROOT / "tests"), str(ROOT / "fuzz")]
 REAL = ROOT.parent / "shared" / "traces"
 
-NSYS_EVERY = 20
+NSYS_EVERY = 40
 WHOLE_EVERY = 16  # PyTorch traces of which both ways of reading make whole tables; of the others only what tables are made of is compared
 HTML_EVERY = 8  # reports of which the page is made too
 GROWTH_BYTES = 128 << 20  # more memory than this for one input of some kilobytes is a finding
@@ -136,9 +136,9 @@ def same(one: Any, other: Any, what: str) -> None:
     if one == other:
         return
     if isinstance(one, dict) and isinstance(other, dict):
-        for name in one:
-            if one[name] != other[name]:
-                raise Finding(f"{what}: {name} differs: {str(one[name])[:300]} and {str(other[name])[:300]}")
+        for name in one | other:
+            if one.get(name) != other.get(name):
+                raise Finding(f"{what}: {name} differs: {str(one.get(name))[:300]} and {str(other.get(name))[:300]}")
     raise Finding(f"{what} differ: {str(one)[:300]} and {str(other)[:300]}")
 
 

@@ -85,6 +85,11 @@ def _run(verb: ModuleType, args: argparse.Namespace) -> int:
         if args.debug:
             raise
         _complain(error.message, error.hint, error.slug)
+    except OSError as error:  # of what no reader and no writer has a better word for: a full disk under stdout, a file that went away
+        if args.debug:
+            raise
+        where = error.filename or "the system says"
+        _complain(f"{where}: {error.strerror or error}", "make room or choose another place, then run the same command again", "output")
     except Exception as error:
         if args.debug:
             raise

@@ -70,6 +70,8 @@ def output_of(args: argparse.Namespace) -> Output:
     from traceread.reporters import format_of
 
     path = None if args.output == "-" else Path(args.output)
+    if path is None and sys.stdout is None:
+        raise OutputError("there is no standard output to write to", "write to a file: -o report.md")
     format = args.output_format or ("text" if path is None else format_of(path))
     if format not in args.formats:
         raise OutputError(f"{args.output}: this command does not write {format}", f"it writes: {', '.join(args.formats)}")

@@ -226,6 +226,13 @@ def _rows(connection: sqlite3.Connection, path: Path, sql: str, values: tuple[An
 
 
 def _unusable(path: Path, error: sqlite3.Error) -> InputError:
+    code = getattr(error, "sqlite_errorcode", 0) & 0xFF
+    if code in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED):
+        held = f"{path} was held by another process for more than {_PATIENCE_S:.0f} s"
+        return InputError(held, "run the same command again; nothing in it is lost", "no-history")
+    if code in (sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR, sqlite3.SQLITE_READONLY, sqlite3.SQLITE_CANTOPEN):
+        hint = "make room, or give a place that you may write to; nothing in it is lost"
+        return InputError(f"{path} cannot be written or read: {error}", hint, "no-history")
     return InputError(
         f"{path} cannot be used as a history: {error}", "give a file that traceread report --db made, or a new one", "no-history"
     )

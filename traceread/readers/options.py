@@ -24,7 +24,7 @@ class ReadOptions:
         max_gpus, max_threads: how many GPUs, and host threads, one file may hold (`--trust` lifts it).
         max_event_bytes: largest size of a single event of a JSON file, and of what is kept of the text beside the events; a
             larger event is dropped and counted as damage, so that nothing larger is ever held.
-        chunk_bytes: how much unpacked text is decoded at a time. Results do not depend on it.
+        chunk_bytes: how much unpacked text is decoded at a time. Results do not depend on it, but around events beyond the limit.
         compiled: use the compiled scanner of events where it was built. Results do not depend on it.
         threads: how many scan at once, 0: one for each CPU that may be used, up to 8. Results do not depend on it.
         nsys_timeout_s: how long `nsys export` may take on a `.nsys-rep` report.
@@ -33,7 +33,7 @@ class ReadOptions:
     """
 
     max_uncompressed_bytes: int = 64 << 30
-    max_unpacked_ratio: int = 200
+    max_unpacked_ratio: int = 64
     max_gpus: int = 256
     max_threads: int = 4096
     max_event_bytes: int = 16 << 20
