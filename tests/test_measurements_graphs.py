@@ -30,6 +30,11 @@ def test_what_begins_alike_and_ends_otherwise_is_another_graph():
     assert cut(WHOLE, WHOLE[:10] + "z", WHOLE[1:]) == [False, False, False]
 
 
+def test_a_shorter_graph_that_begins_alike_is_another_one_if_it_is_as_long_each_time():
+    assert cut(WHOLE, WHOLE[:9], WHOLE, WHOLE[:9]) == [False, False, False, False]
+    assert cut(WHOLE, WHOLE[:9], WHOLE, WHOLE[:9], node_ids=True) == [False, True, False, True]
+
+
 def test_a_few_equal_nodes_are_no_evidence():
     assert cut(WHOLE, WHOLE[: FEWEST - 1], WHOLE[:1]) == [False, False, False]
 

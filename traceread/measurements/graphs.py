@@ -16,7 +16,8 @@ def cut_graphs(trace: Trace, launches: Launches, graph_launch: npt.NDArray[np.bo
     """For each call whether it launched a graph of whose nodes only the first were recorded.
 
     The same graph launched again has the same nodes. A launch is cut if its nodes, at least `FEWEST` of them, are the first of those of
-    another launch: by their ids where these are recorded, else by their names.
+    another launch: by their ids where these are recorded, else by their names. By names a graph may just be shorter than another that
+    begins alike; then it has as many nodes each time it is launched, which one that is cut has not.
 
     Args:
         trace: one rank.
@@ -39,7 +40,9 @@ def cut_graphs(trace: Trace, launches: Launches, graph_launch: npt.NDArray[np.bo
     last_of_graph = np.append(np.flatnonzero(np.diff(graph[by_count])), len(by_count) - 1)
     longest = by_count[last_of_graph][graph]
     begins_alike = sums[first + count] - sums[first] == sums[first[longest] + count] - sums[first[longest]]
-    cut[call[begins_alike & (count < count[longest])]] = True
+    _, length, launched = np.unique(np.stack((graph, count)), axis=1, return_inverse=True, return_counts=True)
+    is_known_by_ids = a.graph_node[rows][first] > 0
+    cut[call[begins_alike & (count < count[longest]) & (is_known_by_ids | (launched[length.reshape(-1)] == 1))]] = True
     return cut
 
 

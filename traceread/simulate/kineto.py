@@ -411,7 +411,7 @@ class _Trace:
             head, arguments = parts
             link = f'"{self.external_key}": {external}, ' if external and not self.amd else ""
             node = (
-                f', "graph id": {(nodes[i] >> 16) + 1}, "graph node id": {(nodes[i] & 0xFFFF) + 4096}'
+                f', "graph id": {(nodes[i] >> 16) + 1}, "graph node id": {(nodes[i] >> 16) * 8192 + 4096 + (nodes[i] & 0xFFFF)}'
                 if nodes[i] and self.capture.era == "ns"
                 else ""
             )
