@@ -197,8 +197,9 @@ def test_nothing_that_can_be_read_is_an_error_all_the_same(damaged):
         traceread.analyze(damaged, ranks=[2], keep_going=True)
 
 
-@pytest.mark.parametrize("workers", [Workers(), Workers(2)], ids=["here", "processes"])
-def test_a_file_that_vanishes(damaged, workers, monkeypatch):
+@pytest.fixture
+def vanishing(damaged, monkeypatch):
+    """A run of ranks 0 to 2, of which the file of rank 1 is gone when it is read."""
     find = discover.find
 
     def find_and_lose(*args, **options):
@@ -209,8 +210,23 @@ def test_a_file_that_vanishes(damaged, workers, monkeypatch):
     put(damaged, "rank2.pt.trace.json.gz", next(damaged.glob("rank3.*")).read_bytes())
     next(damaged.glob("rank3.*")).unlink()
     monkeypatch.setattr(discover, "find", find_and_lose)
+    return damaged
+
+
+@pytest.mark.parametrize("workers", [Workers(), Workers(2)], ids=["here", "processes"])
+def test_a_file_that_vanishes(vanishing, workers):
     with pytest.raises(TraceNotFound, match=r"^rank 1: .*rank1\.pt\.trace\.json\.gz does not exist"):
-        traceread.analyze(damaged, workers=workers)
+        traceread.analyze(vanishing, workers=workers)
+
+
+@pytest.mark.parametrize("workers", [Workers(), Workers(2)], ids=["here", "processes"])
+def test_going_on_without_a_file_that_vanishes(vanishing, workers):
+    report = traceread.analyze(vanishing, workers=workers, keep_going=True)
+    [missing] = [n for n in report.notices if n.slug == "rank-missing"]
+    assert missing.rank == 1
+    assert "rank1.pt.trace.json.gz does not exist" in missing.message
+    assert 1 not in [r.rank for r in report.ranks]
+    assert len(report.ranks) == 2
 
 
 def test_killed_workers(four):
