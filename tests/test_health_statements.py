@@ -133,3 +133,18 @@ def test_the_commands_in_hints_are_understood():
 def test_the_check_of_commands_notices():
     assert is_understood("report", " PATH --steps 1:2")
     assert not is_understood("report", " PATH --stepps 1:2")
+
+
+def test_paths_in_hints_can_be_typed():
+    """Paths are quoted for the shell: a hint is there to be copied."""
+    wild = re.compile(r"\b(?:ls|mkdir|head|traceread|unzip)\b[^\n]*$")
+    for path in (ROOT / "traceread").rglob("*.py"):
+        for call in (n for n in ast.walk(ast.parse(path.read_text("utf-8"))) if isinstance(n, ast.Call)):
+            name = getattr(call.func, "id", "")
+            hints = [arg for arg in call.args[1:2] if isinstance(arg, ast.JoinedStr)] if name[:1].isupper() else []
+            for hint in hints:
+                before = ""
+                for part in hint.values:
+                    if isinstance(part, ast.FormattedValue) and re.search(r"\bpath\b|\bfolder\b|title", ast.unparse(part.value)):
+                        assert not wild.search(before) or "quote(" in ast.unparse(part.value), f"{path.name}: {ast.unparse(hint)}"
+                    before += part.value if isinstance(part, ast.Constant) else ""

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from shlex import quote
 from typing import Annotated, Any, Literal
 
 import msgspec
@@ -134,7 +135,7 @@ def find_logs(paths: Sequence[str | Path]) -> list[Path]:
         elif path.is_file():
             found.append(path)
         else:
-            raise TraceNotFound(f"{path} does not exist", f"ls -l {path.parent}")
+            raise TraceNotFound(f"{path} does not exist", f"ls -l {quote(str(path.parent))}")
     if not found:
         raise TraceNotFound(
             f"no step log ({PATTERN}) in {', '.join(map(str, paths))}", "write one with traceread.capture.StepTimer: see docs/steplog.md"
@@ -167,7 +168,7 @@ def read_log(path: Path) -> list[Segment]:
             else:
                 segments[-1].append(entry)
     except OSError as error:
-        raise InputError(f"{path} cannot be read: {error.strerror or error}", f"ls -l {path}") from error
+        raise InputError(f"{path} cannot be read: {error.strerror or error}", f"ls -l {quote(str(path))}") from error
     if not segments:
         if damaged:
             raise InputError(f"{path} is no step log", "write one with traceread.capture.StepTimer: see docs/steplog.md")

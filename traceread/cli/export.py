@@ -6,6 +6,7 @@ import argparse
 import sys
 from dataclasses import replace
 from pathlib import Path
+from shlex import quote
 from typing import TYPE_CHECKING
 
 from traceread.cli import options
@@ -72,11 +73,11 @@ def _check_place(path: Path, *, is_folder: bool) -> None:
     from traceread.errors import OutputError
 
     if is_folder and path.exists() and not path.is_dir():
-        raise OutputError(f"cannot write to {path}: it is a file", f"give a folder: -o {path.with_suffix('')}")
+        raise OutputError(f"cannot write to {path}: it is a file", f"give a folder: -o {quote(str(path.with_suffix('')))}")
     if not is_folder and path.is_dir():
-        raise OutputError(f"cannot write {path}: it is a directory", f"give a file in it: -o {path / 'annotated.json.gz'}")
+        raise OutputError(f"cannot write {path}: it is a directory", f"give a file in it: -o {quote(str(path / 'annotated.json.gz'))}")
     if not is_folder and not path.parent.is_dir():
-        raise OutputError(f"cannot write {path}: there is no directory {path.parent}", f"mkdir -p {path.parent}")
+        raise OutputError(f"cannot write {path}: there is no directory {path.parent}", f"mkdir -p {quote(str(path.parent))}")
 
 
 def _write(report: Report, format: str, args: argparse.Namespace) -> tuple[Path, ...]:

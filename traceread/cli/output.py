@@ -8,6 +8,7 @@ import shutil
 import sys
 from dataclasses import dataclass
 from pathlib import Path
+from shlex import quote
 from typing import TYPE_CHECKING
 
 from traceread.errors import OutputError
@@ -76,9 +77,9 @@ def output_of(args: argparse.Namespace) -> Output:
     if format not in args.formats:
         raise OutputError(f"{args.output}: this command does not write {format}", f"it writes: {', '.join(args.formats)}")
     if path is not None and not path.parent.is_dir():
-        raise OutputError(f"cannot write {path}: there is no directory {path.parent}", f"mkdir -p {path.parent}")
+        raise OutputError(f"cannot write {path}: there is no directory {path.parent}", f"mkdir -p {quote(str(path.parent))}")
     if path is not None and path.is_dir():
-        raise OutputError(f"cannot write {path}: it is a directory", f"give a file in it: -o {path / 'report.md'}")
+        raise OutputError(f"cannot write {path}: it is a directory", f"give a file in it: -o {quote(str(path / 'report.md'))}")
     return Output(path, format, args.no_color, args.quiet)
 
 

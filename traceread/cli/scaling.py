@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+from shlex import quote
 from typing import TYPE_CHECKING
 
 from traceread.cli import options, run_options
@@ -54,7 +55,7 @@ def _run(args: argparse.Namespace, path: str) -> ScalingRun:
     report = load_report(args, [path])
     summary, efficiency = report.summary, report.efficiency
     if summary is None or efficiency is None:
-        raise MissingData(f"no GPU work was recorded in {path}", f"traceread info {path}")
+        raise MissingData(f"no GPU work was recorded in {path}", f"traceread info {quote(str(path))}")
     u, shape = efficiency.utilisation, efficiency.run.model
     if u.tokens.valid is None:
         raise MissingData(f"the tokens of a step are not known in {path}", "write them into a run.json beside the traces")

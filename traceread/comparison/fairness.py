@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
+from shlex import quote
 from typing import Any
 
 from traceread.comparison.side import Side
@@ -130,7 +131,7 @@ def refuse_unusable(side: Side, name: str, allowed: Collection[str] = ()) -> Non
         raise ComparisonError(f"{title} is empty", "give a capture with at least one rank", "nothing-to-compare")
     if not side.has_work:
         raise ComparisonError(
-            f"{title} holds no GPU work, so there is no step to compare", f"traceread info {side.title}", "nothing-to-compare"
+            f"{title} holds no GPU work, so there is no step to compare", f"traceread info {quote(side.title)}", "nothing-to-compare"
         )
     truncated = side.warned("truncated")
     if truncated and "truncated" not in allowed:

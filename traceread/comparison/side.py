@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
+from shlex import quote
 from typing import Any
 
 import msgspec
@@ -273,7 +274,7 @@ def read_saved(path: Path) -> Side:
             raise InputError(f"{path} is larger than a saved report can be", "give the JSON that traceread report wrote", "saved-report")
         data = path.read_bytes()
     except OSError as error:
-        raise InputError(f"cannot read {path}: {error.strerror or error}", f"ls -l {path}", "saved-report") from None
+        raise InputError(f"cannot read {path}: {error.strerror or error}", f"ls -l {quote(str(path))}", "saved-report") from None
     return Side(_decoded(data, str(path)), path)
 
 

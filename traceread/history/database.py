@@ -12,6 +12,7 @@ from collections.abc import Mapping
 from contextlib import closing
 from dataclasses import asdict
 from pathlib import Path
+from shlex import quote
 from typing import TYPE_CHECKING, Any
 
 from traceread.errors import InputError, SelectionError
@@ -206,7 +207,7 @@ def _refuse_other(connection: sqlite3.Connection, path: Path) -> None:
 
 def _opened(path: Path) -> sqlite3.Connection:
     if not path.is_file():
-        raise InputError(f"there is no history {path}", f"traceread report PATH --db {path}", "no-history")
+        raise InputError(f"there is no history {path}", f"traceread report PATH --db {quote(str(path))}", "no-history")
     connection = sqlite3.connect(f"file:{_uri(path)}?mode=ro", uri=True, timeout=_PATIENCE_S)
     connection.row_factory = sqlite3.Row
     return connection

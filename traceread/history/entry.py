@@ -8,6 +8,7 @@ import os
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from shlex import quote
 from typing import Any
 
 from traceread.comparison.side import Side
@@ -115,7 +116,7 @@ def entry_of(side: Side, job: str | None = None, commit: str | None = None, now:
     """
     if not side.has_work:
         raise ComparisonError(
-            f"{side.title} holds no GPU work, so there is nothing to follow", f"traceread info {side.title}", "nothing-to-compare"
+            f"{side.title} holds no GPU work, so there is nothing to follow", f"traceread info {quote(side.title)}", "nothing-to-compare"
         )
     job = job or _text(side.run.get("job")) or side.title
     commit = commit or next((os.environ[name] for name in _COMMITS if os.environ.get(name)), None)

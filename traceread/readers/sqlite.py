@@ -15,6 +15,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from itertools import chain, islice
 from pathlib import Path
+from shlex import quote
 from typing import Any
 
 import numpy as np
@@ -387,7 +388,7 @@ def opened(
         connection = sqlite3.connect(f"{path.absolute().as_uri()}?mode=ro&immutable=1", uri=True, isolation_level=None)
     except (OSError, sqlite3.Error) as error:
         reason = error.strerror if isinstance(error, OSError) else str(error)
-        raise InputError(f"{named or path}: cannot be opened: {reason}", f"ls -l {path}") from None
+        raise InputError(f"{named or path}: cannot be opened: {reason}", f"ls -l {quote(str(named or path))}") from None
     try:
         # Not every exporter writes UTF-8: time zone names come in the machine's own encoding.
         connection.text_factory = lambda raw: raw.decode("utf-8", "replace")

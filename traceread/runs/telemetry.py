@@ -7,6 +7,7 @@ import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from shlex import quote
 from statistics import median
 from typing import Any
 
@@ -67,10 +68,12 @@ def read_telemetry(path: Path) -> list[GpuTelemetry]:
     """
     try:
         if path.stat().st_size > _LONGEST:
-            raise InputError(f"{path} is larger than {_LONGEST >> 20} MiB", f"give a part of it: head -n 100000 {path} > part.csv")
+            raise InputError(
+                f"{path} is larger than {_LONGEST >> 20} MiB", f"give a part of it: head -n 100000 {quote(str(path))} > part.csv"
+            )
         lines = path.read_text("utf-8", "replace").splitlines()
     except OSError as error:
-        raise InputError(f"cannot read {path}: {error.strerror or error}", f"ls -l {path}") from error
+        raise InputError(f"cannot read {path}: {error.strerror or error}", f"ls -l {quote(str(path))}") from error
     values: dict[int, dict[str, list[float]]] = {}
     samples: dict[int, int] = {}
     for index, row in _rows(lines):
