@@ -147,6 +147,40 @@ def _line(text: str) -> str:
     return " ".join(text.split()).replace("|", "\\|")
 
 
+def security_page() -> str:
+    """docs/security.md with the limits as the code has them."""
+    text = (DOCS / "security.md").read_text("utf-8")
+    before, begin, rest = text.partition("<!-- limits: written by docs/generate.py -->\n")
+    _, end, after = rest.partition("<!-- end of limits -->\n")
+    rows = ("| what | at most | lifted by |", "|---|---|---|", *(f"| {' | '.join(row)} |" for row in _limits()))
+    return before + begin + "\n".join(rows) + "\n" + end + after
+
+
+def _limits() -> Iterator[tuple[str, str, str]]:
+    from traceread import config, run
+    from traceread.categories import category
+    from traceread.readers import nsys_job
+    from traceread.readers.options import UNPACKED_FREELY, ReadOptions
+
+    limits = ReadOptions()
+    size, trust = "`--max-uncompressed SIZE`, `--trust`", "`--trust`"
+    yield "bytes of one file, unpacked", _bytes(limits.max_uncompressed_bytes), size
+    yield f"the same, beyond the first {_bytes(UNPACKED_FREELY)}", f"{limits.max_unpacked_ratio} times the packed file", size
+    yield "GPUs in one file", f"{limits.max_gpus:,}", trust
+    yield "host threads in one file", f"{limits.max_threads:,}", trust
+    yield "GPUs times processes in one Nsight Systems export", f"{nsys_job._MOST_GPUS:,}", "nothing: it is taken for damage"
+    yield "one event of a PyTorch trace, one value of an export", _bytes(limits.max_event_bytes), "`ReadOptions(max_event_bytes=…)`"
+    yield "`nsys export` of a report", f"{limits.nsys_timeout_s:.0f} s", "`ReadOptions(nsys_timeout_s=…)`"
+    yield "rows and text of an export", "what its bytes can hold", "nothing: it is taken for damage"
+    yield "characters of a name that patterns see", f"{category._LONGEST:,}", "nothing"
+    yield "`traceread.toml`", _bytes(config._LARGEST_FILE), "nothing"
+    yield "`run.json`", _bytes(run._LARGEST_FILE), "nothing"
+
+
+def _bytes(number: int) -> str:
+    return next(f"{number >> shift:,} {unit}" for shift, unit in ((30, "GiB"), (20, "MiB"), (10, "KiB")) if number >> shift)
+
+
 def report_picture(root: Path) -> str:
     """docs/images/report.svg: `traceread report` on the sample, as a terminal of 100 columns shows its first lines."""
     from rich.console import Console
@@ -178,6 +212,7 @@ def main() -> None:
     (DOCS / "images").mkdir(exist_ok=True)
     (DOCS / "cli.md").write_text(cli_page(), "utf-8")
     (DOCS / "known-problems.md").write_text(problems_page(), "utf-8")
+    (DOCS / "security.md").write_text(security_page(), "utf-8")
     (DOCS / "images" / "report.svg").write_text(report_picture(DOCS.parent), "utf-8")
 
 

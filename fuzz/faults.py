@@ -26,7 +26,7 @@ sys.path[:0] = [str(ROOT), str(ROOT / "tests")]
 
 def one(state: object, name: str, folder: Path, whole_s: float, rng: random.Random) -> str:
     """What was done in one round and how the command ended; AssertionError if it left what it must not."""
-    import faults
+    import fault_states as faults
 
     how = rng.choice(("kill", "kill", "interrupt", "full disk"))
     command = faults.arguments(name, folder)
@@ -50,7 +50,7 @@ def main() -> int:
     parser.add_argument("--rounds", type=int, default=200, help="how many (default: 200)")
     parser.add_argument("--seed", type=int, default=1, help="of the moments (default: 1); they are not exactly the same twice")
     args = parser.parse_args()
-    import faults
+    import fault_states as faults
 
     rng = random.Random(args.seed)
     seen: Counter[str] = Counter()

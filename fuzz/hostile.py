@@ -48,7 +48,7 @@ class Case:
 
 def cases() -> dict[str, Case]:
     """Every case by name."""
-    import hostile as h
+    import hostile_files as h
 
     return {
         "gzip-bomb": Case(h.bomb, 8 << 30, code=1, says="--max-uncompressed"),

@@ -225,6 +225,31 @@ def test_command_line_page_has_every_option(capsys):
         assert {option for option in options if f"{option} " not in section + before and f"{option}`" not in section + before} == set()
 
 
+def test_limits_are_those_of_the_code():
+    text = generator().security_page()
+    assert (ROOT / "docs" / "security.md").read_text("utf-8") == text, "python docs/generate.py"
+    assert "| 64 GiB | `--max-uncompressed SIZE`, `--trust` |" in text
+
+
+def test_what_shows_a_hostile_file_or_a_fault_is_there():
+    text = (ROOT / "docs" / "security.md").read_text("utf-8")
+    shown = re.findall(r"`((?:pytest|python fuzz)[^`]*)`", text)
+    assert len(shown) > 30
+    cases = re.findall(r'^        "([\w-]+)": Case', (ROOT / "fuzz" / "hostile.py").read_text("utf-8"), re.MULTILINE)
+    cases += [f"sql-{how}" for how in ("view", "virtual", "trigger", "generated", "index")]
+    for command in shown:
+        program, *words_ = command.split()
+        if program == "python":
+            assert (ROOT / words_[0]).is_file(), command
+            assert words_[0] != "fuzz/hostile.py" or set(words_[1:]) <= set(cases), command
+            continue
+        *files, option, pattern = words_ if "-k" in words_ else (*words_, "-k", "")
+        assert option == "-k"
+        for file in files:
+            names = re.findall(r"def (test_\w+)", (ROOT / file).read_text("utf-8"))
+            assert any(pattern in name for name in names), command
+
+
 def test_picture_is_up_to_date():
     picture = (ROOT / "docs" / "images" / "report.svg").read_text("utf-8")
     assert words(picture) == words(generator().report_picture(ROOT)), "python docs/generate.py"

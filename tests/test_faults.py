@@ -14,7 +14,7 @@ import time
 from contextlib import closing
 from pathlib import Path
 
-import faults
+import fault_states as faults
 import pytest
 from kineto_builder import two_steps
 from nsys_builder import NsysExport

@@ -14,7 +14,7 @@ from html.parser import HTMLParser
 from pathlib import Path
 from xml.etree import ElementTree
 
-import hostile
+import hostile_files as hostile
 import pytest
 
 import traceread

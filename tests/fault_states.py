@@ -161,7 +161,7 @@ def _child(ready, command, largest_file, errors):
 
 
 _CONTEXT = multiprocessing.get_context("forkserver")
-_CONTEXT.set_forkserver_preload(["faults", "traceread.report", "traceread.job", "traceread.reporters.page", "sqlite_utils", "plotly"])
+_CONTEXT.set_forkserver_preload(["fault_states", "traceread.report", "traceread.job", "traceread.reporters.page", "sqlite_utils", "plotly"])
 
 
 def begin(command, folder, number=0, largest_file=None):

@@ -1,0 +1,76 @@
+"""Some traces made wrong, always the same ones: what `fuzz/readers_fuzz.py` looks at a million times. Those it found something in stay."""
+
+import random
+import sys
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+sys.path.insert(0, str(Path(__file__).parents[1] / "fuzz"))
+
+import kineto_inputs
+import nsys_inputs
+import readers_fuzz
+
+
+@pytest.fixture(scope="module")
+def kineto():
+    return kineto_inputs.Mutator(kineto_inputs.generated())
+
+
+@pytest.fixture(scope="module")
+def nsys():
+    return nsys_inputs.Mutator(nsys_inputs.generated())
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_traces_made_wrong_are_read_alike_or_refused(kineto, seed, tmp_path):
+    path = tmp_path / "a.json"
+    outcomes = Counter()
+    for number in range(seed * 1000, seed * 1000 + 60):
+        rng = random.Random(number)
+        path.write_bytes(kineto.make(rng))
+        outcomes[readers_fuzz.read_kineto(path, rng, 0).split(":")[0]] += 1
+    assert outcomes[""] > 20
+    assert len(outcomes) > 1
+
+
+@pytest.mark.parametrize("seed", range(2))
+def test_exports_made_wrong_are_read_alike_or_refused(nsys, seed, tmp_path):
+    path = tmp_path / "a.sqlite"
+    outcomes = Counter()
+    for number in range(seed * 1000, seed * 1000 + 25):
+        rng = random.Random(number)
+        path.write_bytes(nsys.make(rng))
+        outcomes[readers_fuzz.read_nsys(path, rng, 0).split(":")[0]] += 1
+    assert outcomes[""] > 5
+    assert len(outcomes) > 1
+
+
+@pytest.mark.parametrize("kind", ["kineto", "nsys"])
+def test_reports_of_traces_made_wrong_add_up(kind, kineto, nsys, tmp_path):
+    mutator = kineto if kind == "kineto" else nsys
+    path = tmp_path / ("a.json" if kind == "kineto" else "a.sqlite")
+    done = 0
+    for number in range(7000, 7012):
+        path.write_bytes(mutator.make(random.Random(number)))
+        done += readers_fuzz.analyse(path, number == 7000) == ""
+    assert done > 3
+
+
+def test_a_difference_is_a_finding(kineto, tmp_path, monkeypatch):
+    path = tmp_path / "a.json"
+    path.write_bytes(b"[%s]" % b",".join(kineto.seeds[0].events[:8]))
+    assert readers_fuzz.read_kineto(path, random.Random(1), 0) == ""
+    real = readers_fuzz.capture_told
+    answers = iter([{"names": "a"}, {"names": "b"}])
+    monkeypatch.setattr(readers_fuzz, "capture_told", lambda capture: real(capture) | next(answers))
+    with pytest.raises(readers_fuzz.Finding, match="names differs"):
+        readers_fuzz.read_kineto(path, random.Random(1), 0)
+
+
+def test_inputs_depend_on_their_number_alone(kineto, nsys):
+    for mutator in (kineto, nsys):
+        assert mutator.make(random.Random(5)) == mutator.make(random.Random(5))
+    assert len({kineto.make(random.Random(n)) for n in range(30)}) > 20
