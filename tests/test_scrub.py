@@ -590,3 +590,15 @@ def test_a_directory_gets_the_permissions_of_new_ones(tmp_path):
     scrub(path.parent, tmp_path / "new")
     assert len({(tmp_path / name).stat().st_mode for name in ("other", "new")}) == 1
     assert [p.name for p in (tmp_path / "clean").iterdir()] == ["trace-1.json.gz"]
+
+
+def test_a_report_is_exported_and_scrubbed(tmp_path, monkeypatch):
+    export = planted_nsys(tmp_path)
+    (tmp_path / "bin").mkdir()
+    nsys = tmp_path / "bin" / "nsys"
+    nsys.write_text(f'#!/bin/sh\ncp "{export}" "$7"\n')  # $7 is the file to write
+    nsys.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{nsys.parent}{os.pathsep}/usr/bin{os.pathsep}/bin")
+    (tmp_path / "rank0.nsys-rep").write_bytes(b"what only nsys reads")
+    assert scrub(tmp_path / "rank0.nsys-rep", tmp_path / "rank0.sqlite").differs == ""
+    assert SECRET.encode() not in (tmp_path / "rank0.sqlite").read_bytes()

@@ -31,7 +31,7 @@ _DOUBTFUL = {
     "communication-not-recorded": "collectives were called of which the GPU's part is missing",
     "stream-overlap": "some recorded durations are too long",
     "truncated": "the file is cut, so rows are missing",
-    "nsys-data-loss": "nsys lost records",
+    "nsys-data-loss": "nsys warns that records may be missing",
     "different-steps": "the ranks cannot be compared step by step",
 }
 
