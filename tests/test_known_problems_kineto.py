@@ -271,7 +271,7 @@ def test_steps_without_gpu_rows_are_looked_at_one_by_one(tmp_path):
     assert classes(report)["compute"] == 900 * US
     assert 900 * US < report.summary.mean_ns <= 1 * MS
     [notice] = [n for n in report.all_notices if n.slug == "launches-without-kernels"]
-    assert "and of 29 more windows" in notice.message
+    assert "and of 29 more" in notice.message
 
 
 def test_kernels_lost_at_the_beginning_make_the_first_step_partial(tmp_path):

@@ -396,3 +396,14 @@ def test_kernels_that_do_not_say_their_launch_are_not_missing():
     assert (steps.windows[2].launch_coverage, steps.windows[2].partial) == ((10, 10), "")
     b.activities.pop()
     assert analyse(b.trace())[1].windows[2].launch_coverage == (5, 10)
+
+
+@pytest.mark.parametrize("ahead", [300 * US, 1_500 * US, 50 * MS])
+def test_a_gpu_whose_clock_is_behind_that_of_the_host_has_its_steps(ahead):
+    b = launching()
+    expected = analyse(b.trace())
+    b.activities = [(start - ahead, end - ahead, *more) for start, end, *more in b.activities]
+    _, steps, _, _, partition = analyse(b.trace())
+    assert [w.duration_ns for w in steps.windows[1:]] == [w.duration_ns for w in expected[1].windows[1:]]
+    assert partition.class_ns[:, StepClass.COMPUTE].tolist() == expected[-1].class_ns[:, StepClass.COMPUTE].tolist()
+    assert partition.class_ns.sum(axis=1).tolist() == [w.duration_ns for w in steps.windows]

@@ -72,6 +72,7 @@ class Reason(IntEnum):
     LAUNCHES_NOT_RECORDED = 15
     BETWEEN_CAPTURES = 16
     KERNELS_NOT_RECORDED = 17
+    CLOCKS_DISAGREE = 18
 
     @property
     def text(self) -> str:
@@ -103,6 +104,7 @@ _TEXT = {
     Reason.LAUNCHES_NOT_RECORDED: "launches not recorded",
     Reason.BETWEEN_CAPTURES: "between two captures, nothing was recorded",
     Reason.KERNELS_NOT_RECORDED: "kernels not recorded",
+    Reason.CLOCKS_DISAGREE: "clocks of host and GPU disagree",
 }
 
 _INFERRED = frozenset((Reason.SILENT_BEFORE_INPUT_COPY, Reason.RESTART_AFTER_WAIT, Reason.HOST_EXECUTION))

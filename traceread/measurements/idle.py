@@ -218,6 +218,11 @@ def explain_idle(
 
     known = gaps.known[rest.gap]
     verdicts.add(rest.where(~known), StepClass.UNATTRIBUTED, Reason.NO_LAUNCH_RECORD)
+    # Work that starts before its launch by more than the gap is long: what the host did then is recorded as of another time.
+    lead = gaps.l0 - trace.activities.start_ns[gaps.next] if len(trace.activities) else gaps.l0
+    apart = known & (lead > gaps.end - gaps.start)[rest.gap]
+    verdicts.add(rest.where(apart), StepClass.UNATTRIBUTED, Reason.CLOCKS_DISAGREE)
+    known &= ~apart
 
     queued = known & (gaps.l1 <= gaps.start)[rest.gap]
     roles = host_names.call_roles(trace.names, trace.calls.name)

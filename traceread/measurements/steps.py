@@ -304,14 +304,15 @@ def _steps_from(trace: Trace, launches: Launches, segments: HostSegments, host_n
         until_next = segments.kind[i] is WindowKind.BETWEEN or (_lacks_kernels(*coverage[i]) and not recorded[last[i]])
         if until_next and capture[i] == capture[i + 1]:
             ends[i] = max(ends[i], int(segments.start[i + 1]))
-    begin = _first_begin(trace, launches, int(segments.start[0]), captures[capture[0]])
+    begun = _first_starts(trace, segments, segment_of)  # earlier than the range only where the clocks of host and GPU disagree
+    begin = _first_begin(trace, launches, min(int(segments.start[0]), begun[0]), captures[capture[0]])
     windows: list[Window] = []
     position = np.full(len(segments.label) + 1, -1)  # of a segment among the windows; -1 stays -1
     firsts = []
     ordinal = 0
     for i, (label, kind) in enumerate(zip(segments.label, segments.kind, strict=True)):
         if i and capture[i] != capture[i - 1]:  # nothing was recorded between two captures of a rank
-            resumed = max(begin, _first_begin(trace, launches, int(segments.start[i]), captures[capture[i]]))
+            resumed = max(begin, _first_begin(trace, launches, min(int(segments.start[i]), begun[i]), captures[capture[i]]))
             windows.append(Window(BETWEEN_CAPTURES, -1, WindowKind.BETWEEN, begin, resumed))
             begin = resumed
         if not i or capture[i] != capture[i - 1]:
@@ -360,6 +361,14 @@ def _window_ends(trace: Trace, segments: HostSegments, window_of: npt.NDArray[np
     np.maximum.at(by_all, window_of[mine], activities.end_ns[mine])
     ends = np.where(by_kernels > none, by_kernels, by_all)
     return [int(end) for end in ends]
+
+
+def _first_starts(trace: Trace, segments: HostSegments, segment_of: npt.NDArray[np.int64]) -> list[int]:
+    """The first start of what each segment launched, the largest integer if it launched nothing."""
+    first = np.full(len(segments.label), np.iinfo(np.int64).max)
+    mine = segment_of >= 0
+    np.minimum.at(first, segment_of[mine], trace.activities.start_ns[mine])
+    return [int(start) for start in first]
 
 
 def _captures(trace: Trace) -> tuple[tuple[int, int], ...]:
