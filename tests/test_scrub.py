@@ -91,6 +91,7 @@ def test_hosts_and_accounts_are_replaced_as_words():
     texts = Texts()
     texts.learn(hosts=["gn0042.cluster.example.org", "train"], users=["hunter2", "ab"])
     assert texts.clean("reduce on gn0042, GN0042.cluster.example.org for hunter2_run") == "reduce on host-1, host-1 for user-1_run"
+    assert texts.clean("send to gn0043, gn0042") == "send to host-2, host-1"  # other machines of the same kind
     assert texts.clean("train_step ab") == "train_step ab"  # a host called train must not take the word
     assert texts.host("train") == "host-b1"
 

@@ -56,6 +56,7 @@ class Texts:
         self._families: defaultdict[str, dict[str, tuple[int, list[str]]]] = defaultdict(dict)  # "#" for numbers → those met
         self._known: dict[str, str] = {}
         self._owners: dict[str, str] = {}  # lower-case name of a host or account → replacement
+        self._siblings: set[str] = set()  # patterns of names of other machines
         self._owner: re.Pattern[str] | None = None
         self._closed = False
 
@@ -69,14 +70,16 @@ class Texts:
         before = len(self._owners)
         for kind, names in (("host", hosts), ("user", users)):
             for name in names:
+                replacement = self.host(name) if kind == "host" else self._replacement(kind, name)
                 for spelled in (name, name.partition(".")[0]):
-                    if len(spelled) >= _SHORTEST and spelled.lower() not in _WORDS.split() and not spelled.isdecimal():
-                        replacement = self._replacement(kind, name)
+                    if len(spelled) >= _SHORTEST and not _is_common(spelled):
                         self._owners.setdefault(spelled.lower(), replacement)
                         self._owners.setdefault(_numberless(spelled).lower(), _numberless(replacement))
+                        # "gn0042" is one of many machines called so
+                        self._siblings |= {_DIGITS.sub(r"\\d+", re.escape(spelled.lower()))} if kind == "host" else set()
         if len(self._owners) != before:
-            longest_first = sorted(self._owners, key=len, reverse=True)
-            self._owner = re.compile(rf"(?<![A-Za-z0-9#])(?:{'|'.join(map(re.escape, longest_first))})(?![A-Za-z0-9#])", re.IGNORECASE)
+            longest_first = sorted((*map(re.escape, self._owners), *self._siblings), key=len, reverse=True)
+            self._owner = re.compile(rf"(?<![A-Za-z0-9#])(?:{'|'.join(longest_first)})(?![A-Za-z0-9#])", re.IGNORECASE)
             self._known.clear()
 
     def learn_from(self, names: Iterable[str]) -> None:
@@ -89,7 +92,8 @@ class Texts:
 
     def host(self, name: str) -> str:
         """The replacement of a machine's name."""
-        return self._replacement("host", name)
+        label = name.partition(".")[0]
+        return self._replacement("host", (label if any(map(str.isalpha, label)) else name).lower())
 
     def clean(self, text: str) -> str:
         """The text without what it should not say."""
@@ -113,7 +117,7 @@ class Texts:
         if "." in text or ":" in text:
             text = _ADDRESS.sub(lambda m: self._replacement("address", m[0]), text)
         if self._owner is not None:
-            text = self._owner.sub(lambda m: self._owners[m[0].lower()], text)
+            text = self._owner.sub(lambda m: self._owners.get(m[0].lower()) or self.host(m[0]), text)
         return text
 
     def _found(self, text: str) -> str:
@@ -143,6 +147,11 @@ class Texts:
         members.append(text)
         found[text] = f"{kind.lower()}-{_letters(family)}{len(members)}"
         return found[text]
+
+
+def _is_common(name: str) -> bool:
+    """Whether a name says nothing about whose it is: a word of training, with or without a number, or only a number."""
+    return not (word := _DIGITS.sub("", name).strip("-_.").lower()) or word in _WORDS.split()
 
 
 def _numberless(text: str) -> str:
