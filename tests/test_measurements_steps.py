@@ -407,3 +407,13 @@ def test_a_gpu_whose_clock_is_behind_that_of_the_host_has_its_steps(ahead):
     assert [w.duration_ns for w in steps.windows[1:]] == [w.duration_ns for w in expected[1].windows[1:]]
     assert partition.class_ns[:, StepClass.COMPUTE].tolist() == expected[-1].class_ns[:, StepClass.COMPUTE].tolist()
     assert partition.class_ns.sum(axis=1).tolist() == [w.duration_ns for w in steps.windows]
+
+
+def test_the_first_step_with_time_is_the_first():
+    b = launching()
+    trimmed = set(range(1, 23))  # the calls of two steps and some of the third are not in the file
+    b.calls = [call for call in b.calls if call[-1] not in trimmed]
+    steps = analyse(b.trace())[1]
+    assert [w.start_ns == w.end_ns for w in steps.windows] == [True, True, False, False]
+    assert steps.used == (False, False, False, True)
+    assert steps.excluded[-1] == (2, "first step")

@@ -1448,7 +1448,7 @@ add(
 )  # fmt: skip
 add(
     "ties", "kernel-long-before-its-launch",
-    "The clocks disagree: the kernel starts 60 µs before its launch call, more than the gap is long. Within the gap the host is in cudaMalloc.",
+    "The clocks disagree: the kernel starts 60 µs before its launch, more than the gap is long. Within the gap the host is in cudaMalloc.",
     "unattributed: what the host did meanwhile is recorded as of another time",
     [A, call(110_000, 140_000, "cudaMalloc"), kernel(150_000, 200_000, (210_000, 215_000))],
     compute=150_000, unattributed=50_000,

@@ -477,7 +477,8 @@ def _missing_kernels(window: Window) -> str:
 def _choose_used(windows: Sequence[Window], firsts: Sequence[int]) -> tuple[tuple[bool, ...], tuple[tuple[int, str], ...], str]:
     """Which windows summaries use: neither a capture's first step nor partial ones, unless nothing would remain."""
     steps = [i for i, w in enumerate(windows) if w.kind is not WindowKind.BETWEEN]
-    reasons = {i: windows[i].partial or ("first step" if i in firsts else "") for i in steps}
+    begun = [_first_with_time(windows, i) for i in firsts]
+    reasons = {i: windows[i].partial or ("first step" if i in begun else "") for i in steps}
     good = [i for i in steps if not reasons[i]]
     fallback = ""
     if not good:
@@ -487,6 +488,13 @@ def _choose_used(windows: Sequence[Window], firsts: Sequence[int]) -> tuple[tupl
     used = tuple(i in set(good) for i in range(len(windows)))
     excluded = tuple((i, reasons[i]) for i in steps if i not in set(good))
     return used, excluded, fallback
+
+
+def _first_with_time(windows: Sequence[Window], i: int) -> int:
+    """The first window of a capture that is not empty: what was launched before the capture is cut from that one."""
+    while windows[i].end_ns <= windows[i].start_ns and i + 1 < len(windows) and windows[i + 1].label != BETWEEN_CAPTURES:
+        i += 1
+    return i
 
 
 def _number(label: str, ordinal: int) -> int:
