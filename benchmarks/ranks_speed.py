@@ -28,8 +28,8 @@ if __name__ == "__main__":
     code = main(["report", *sys.argv[2:], "-q", "-f", "json", "-o", sys.argv[1]])
     wall = time.perf_counter() - begun
     own, others = (resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN))
-    cpu = own.ru_utime + own.ru_stime + others.ru_utime + others.ru_stime
-    print(json.dumps([code, wall, cpu, own.ru_maxrss * 1024, others.ru_maxrss * 1024]))
+    cpu = [who.ru_utime + who.ru_stime for who in (own, others)]
+    print(json.dumps([code, wall, *cpu, own.ru_maxrss * 1024, others.ru_maxrss * 1024]))
 """
 _ONE = """
 import json, sys, time
@@ -57,7 +57,7 @@ def simulated(work: Path, ranks: int) -> Path:
 
 
 def whole(output: Path, run: Path, *options: str) -> list[float]:
-    """Exit code, wall and CPU seconds, peak bytes of the process itself and of its largest worker."""
+    """Exit code, wall seconds, CPU seconds of the process itself and of its workers, peak bytes of itself and of its largest worker."""
     command = [sys.executable, "-c", _WHOLE, str(output), str(run), *options]
     return json.loads(subprocess.run(command, check=True, capture_output=True, text=True).stdout)
 
@@ -86,20 +86,25 @@ def main() -> None:
     print(f"\n{len(files)} ranks of {SCENARIO}, {STEPS} steps, {size / 1e6:.0f} MB as stored, load {os.getloadavg()[0]:.1f}\n")
     chosen = [str(file) for file in files[:6]]
     one_wall, one_cpu = json.loads(subprocess.run([sys.executable, "-c", _ONE, *chosen], check=True, capture_output=True, text=True).stdout)
-    shares = one_wall * len(files) / cpus(), one_cpu * len(files)
-    print("| what | wall s | CPU s | peak MB, parent | largest worker | wall ÷ (rank × ranks / CPUs) | CPU ÷ (rank × ranks) |")
-    print("|---|---|---|---|---|---|---|")
-    print(f"| one rank | {one_wall:.3f} | {one_cpu:.3f} | | | | |", flush=True)
+    share = one_wall * len(files) / cpus()
+    print(
+        "| what | wall s | CPU s, parent | CPU s, workers | peak MB, parent | largest worker | wall ÷ (rank × ranks ÷ CPUs) | in CPU time |"
+    )
+    print("|---|---|---|---|---|---|---|---|")
+    print(f"| one rank | {one_wall:.3f} | {one_cpu:.3f} | | | | | |", flush=True)
     reports = {}
     for way, measured in (("processes", whole(args.work / "processes.json", run)), ("Dask", on_dask(args.work / "dask.json", run))):
         if measured is None:
-            print(f"| {way} | not installed | | | | | |")
+            print(f"| {way} | not installed | | | | | | |")
             continue
-        _, wall, cpu, own, others = measured
+        _, wall, parent, workers, own, others = measured
         reports[way] = json.loads((args.work / f"{way.lower()}.json").read_text())
-        worker = f"{others / 1e6:.0f}" if way == "processes" else "its own"
-        ratios = f"{wall / shares[0]:.2f} | {f'{cpu / shares[1]:.2f}' if way == 'processes' else ''}"
-        print(f"| {way} | {wall:.1f} | {cpu:.1f} | {own / 1e6:.0f} | {worker} | {ratios} |", flush=True)
+        if way == "processes":  # alone on the machine it would take the workers' time over the CPUs, then the parent's
+            cells = [f"{workers:.1f}", f"{own / 1e6:.0f}", f"{others / 1e6:.0f}"]
+            alone = f"{(workers / cpus() + parent) / (one_cpu * len(files) / cpus()):.2f}"
+        else:
+            cells, alone = ["Dask's", f"{own / 1e6:.0f}", "Dask's"], ""
+        print(f"| {way} | {wall:.1f} | {parent:.1f} | {' | '.join(cells)} | {wall / share:.2f} | {alone} |", flush=True)
     if len(reports) == 2:
         print(f"\nthe JSON reports of both are {'identical' if reports['processes'] == reports['Dask'] else 'DIFFERENT'}")
 
