@@ -1,15 +1,17 @@
 import re
+from dataclasses import replace
 
 import pytest
 import reporter_profiles as profiles
 
 from traceread.reporters import render
-from traceread.reporters.answer import report_document
+from traceread.reporters.answer import class_table, report_document
 from traceread.reporters.capture import capture_document
 from traceread.reporters.document import Bar, Column, Document, Listing, Name, Paragraph, Table, Tone
 from traceread.reporters.kernels import kernels_document
 from traceread.reporters.text import Screen, render_text
 from traceread.reporters.windows import windows_document
+from traceread.run import Described, Run
 
 EVERYTHING = profiles.everything()
 FANCY = Screen(fancy=True)
@@ -167,3 +169,23 @@ def test_a_number_and_its_unit_stay_on_one_line():
 def test_listing_marks_its_entries():
     listing = Listing("title", (("first", "why: because"), ("second",)), numbered=True, tone=Tone.PLAIN)
     assert render_text(Document(("h",), (listing,))).splitlines()[2:] == ["title", " 1 first", "   why    because", " 2 second"]
+
+
+@pytest.mark.parametrize(
+    ("untraced", "said"),
+    [
+        (-7, "without the profiler a step takes"),
+        (0, "no less than recorded"),
+        (None, ""),
+    ],
+)
+def test_what_recording_costs_is_said_where_a_step_was_timed_without(untraced, said):
+    report = profiles.one_rank()
+    mean = report.summary.mean_ns
+    known = None if untraced is None else mean + untraced * mean // 100
+    described = replace(report, described=Described(Run(untraced_step_ns=known)))
+    note = class_table(described, report.summary, report.rank(report.summary.critical_rank)).note
+    assert said in note
+    assert ("recording costs" in note) == (untraced == -7)
+    if untraced == -7:
+        assert "(7.5 %)" in note, "seven in a hundred of the recorded step are 7.5 % of the other"

@@ -54,8 +54,21 @@ def class_table(report: Report, summary: Summary, critical: RankReport) -> Table
         (Column(title), Column(), Column("time", right=True), Column("share", right=True), Column(grows=True)),
         rows,
         total=("sum", "", duration(mean, unit), percent(mean, mean), f"hidden beside it: {hidden}" if hidden else ""),
-        note=_outside(report),
+        note="; ".join(text for text in (_outside(report), _recording_cost(report, summary)) if text),
     )
+
+
+def _recording_cost(report: Report, summary: Summary) -> str:
+    """What the profiler itself costs, by a step that ran without it; "" where nobody timed one, and where there are no steps."""
+    untraced = report.described.run.untraced_step_ns
+    critical = report.rank(summary.critical_rank)
+    if untraced is None or critical.steps.source is StepSource.WHOLE_CAPTURE:
+        return ""
+    cost = summary.mean_ns - untraced
+    text = f"without the profiler a step takes {duration(untraced)}"
+    if cost <= 0:
+        return f"{text}, no less than recorded"
+    return f"{text}: recording costs {duration(cost)} ({percent(cost, untraced)})"
 
 
 def _outside(report: Report) -> str:
