@@ -417,12 +417,12 @@ def test_steps_without_any_kernel_are_not_the_typical_ones(tmp_path):
 
 @pytest.mark.parametrize("format", ["kineto", "nsys"])
 def test_graphs_that_were_not_recorded_to_their_end_give_no_verdict(tmp_path, format):
-    """Of 40 nodes the first 12, in every other step; the host waits for the graph, which looks like a synchronisation of an idle GPU."""
+    """Of 40 nodes the first dozen, in every other step; the host waits for the graph, which looks like a synchronisation of an idle GPU."""
     if format == "kineto":
 
         def body(k, t, n):
             k.call("cudaGraphLaunch", t, 50 * US, correlation=1000 + n)
-            for i in range(40 if n % 2 else 12):
+            for i in range(40 if n % 2 else 12 + n):
                 k.kernel(f"node_{i}", t + 100 * US + i * 200 * US, 200 * US, correlation=1000 + n)
             k.call("cudaStreamSynchronize", t + 60 * US, 8_060 * US, correlation=5000 + n)
 
@@ -432,7 +432,7 @@ def test_graphs_that_were_not_recorded_to_their_end_give_no_verdict(tmp_path, fo
         for n in range(6):
             t = n * 10 * MS
             export.nvtx(t, t + 10 * MS, f"step {n}").call(t, t + 50 * US, "cudaGraphLaunch", correlation=1000 + n)
-            for i in range(40 if n % 2 else 12):
+            for i in range(40 if n % 2 else 12 + n):
                 start = t + 100 * US + i * 200 * US
                 export.kernel(start, start + 200 * US, f"node_{i}", correlation=1000 + n, node=(1 << 32) + i)
             export.call(t + 60 * US, t + 8_120 * US, "cudaStreamSynchronize", correlation=5000 + n)
