@@ -755,6 +755,28 @@ def _():
     return loop(lambda s, n: (_graph(s, 0), _graph(s, 0)))
 
 
+def _loses(s, n, every):
+    """A launch and 500 µs of host work, twenty times; of every so many launches the kernel is not recorded."""
+    for i in range(20):
+        if i % every == every - 1:
+            s.call(4 * US, "cudaLaunchKernel").b.calls[-1] = (*s.b.calls[-1][:-1], 1_000_000 + 100 * n + i)
+            s.host(300 * US)
+        else:
+            s.launch(300 * US)
+        s.b.op(s.now, s.now + 200 * US, "aten::to", thread=s.thread)
+        s.host(210 * US)
+
+
+@right("kernels-not-recorded")
+def _():
+    return loop(lambda s, n: _loses(s, n, 2))
+
+
+@silent("kernels-not-recorded")
+def _():
+    return loop(lambda s, n: _loses(s, n, 20))
+
+
 @right("unexplained-idle")
 def _():
     return loop(lambda s, n: (busy(s, 4), s.host(10 * MS), busy(s, 4)))

@@ -252,7 +252,7 @@ def test_graph_launches_that_own_nothing_make_no_verdict_on_the_host(tmp_path, c
     report = analyzed(tmp_path, k)
     assert set(classes(report)) == {"compute", "unattributed"}
     assert "launches-without-kernels" in slugs(report)
-    assert "launch-bound" not in [finding.rule for finding in report.findings]
+    assert [finding.rule for finding in report.findings] == ["kernels-not-recorded"]
 
 
 def test_a_graph_of_many_nodes_is_one_launch_that_lacks_nothing(tmp_path):
