@@ -72,7 +72,7 @@ def test_what_there_was_none_of_is_not_missing():
 def test_missing_on_some_ranks_says_on_how_many():
     traces = [profiles.build_rank(0), profiles.build_rank(1, recorded=frozenset(Capability) - {Capability.STACKS})]
     report = profiles.report_of(*traces)
-    assert [(m.title, m.ranks) for m in missing(report)] == [("Python stacks", (1,))]
+    assert [(m.capability, m.ranks) for m in missing(report)] == [(Capability.STACKS, (1,))]
     text = render_document(capture_document(report), "text")
     assert "not on 1" in text
     from traceread.reporters import render

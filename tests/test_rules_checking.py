@@ -42,7 +42,7 @@ def test_what_a_rule_finds_is_no_longer_there_for_the_next():
 def test_a_rule_that_lacks_something_says_so():
     facts = waiting(Script()).facts(recorded=without(Capability.OPS, Capability.STACKS))
     skipped = {s.rule: s for s in check_rank(facts, load_rules()[0]).skipped}
-    assert skipped["item-sync"].reason == "not recorded: ops"
+    assert skipped["item-sync"].reason == "not recorded: framework ops"
     assert skipped["item-sync"].needs == ("ops",)
     assert "loader-restart" in skipped
     assert "launch-bound" not in skipped

@@ -139,6 +139,27 @@ class Capability(StrEnum):
     GRAPH_NODES = "graph_nodes"  # kernels inside CUDA graphs, one by one
     OVERHEAD = "overhead"  # the profiler's own rows
 
+    @property
+    def words(self) -> str:
+        """The name in sentences, such as "stream waits"."""
+        return _WORDS[self]
+
+
+_WORDS = {
+    Capability.ACTIVITIES: "GPU work",
+    Capability.LAUNCHES: "launches",
+    Capability.OPS: "framework ops",
+    Capability.RANGES: "named ranges",
+    Capability.STACKS: "Python stacks",
+    Capability.OS_CALLS: "operating system calls",
+    Capability.COPY_KINDS: "memory kinds of copies",
+    Capability.SYNC_EVENTS: "stream waits",
+    Capability.COLLECTIVES: "collective operations",
+    Capability.SHAPES: "shapes of ops",
+    Capability.GRAPH_NODES: "kernels inside CUDA graphs",
+    Capability.OVERHEAD: "the profiler's own work",
+}
+
 
 def column(dtype: str, unit: str, meaning: str) -> Any:
     """A table field with its dtype, unit and meaning."""

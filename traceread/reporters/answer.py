@@ -138,7 +138,10 @@ def _closing(report: Report) -> list[Block]:
     absent = missing(report)
     if absent:
         everywhere = len(report.ranks)
-        names = [m.title if len(m.ranks) == everywhere else f"{m.title} (on {plural(len(m.ranks), 'rank')})" for m in absent]
+        names = [
+            m.capability.words if len(m.ranks) == everywhere else f"{m.capability.words} (on {plural(len(m.ranks), 'rank')})"
+            for m in absent
+        ]
         blocks.append(Paragraph(f"not recorded: {', '.join(names)}. What each would tell and how to record it: traceread info", Tone.FAINT))
     without_mfu = mfu_missing(report)
     if without_mfu:

@@ -152,5 +152,5 @@ def _recorded(report: Report) -> Table:
         else:
             state = f"not on {number_list(without, 3)}"
         how = f"{guide.tells}. {guide.how(report.source)}" if without else guide.tells
-        rows.append((guide.title, state, how))
+        rows.append((capability.words, state, how))
     return Table((Column("recorded"), Column(), Column("what it tells", grows=True)), tuple(rows))

@@ -16,7 +16,7 @@ def manual_document(rule: Rule) -> Document:
     manual = read_manual(rule.manual)
     blocks: list[Block] = [Paragraph(f"{manual.title}.", Tone.STRONG)]
     blocks += [Paragraph(f"{name}. {text}") for name, text in manual.sections.items() if name != "Documentation"]
-    needs = ", ".join(sorted(str(n).replace("_", " ") for n in rule.needs)) or "nothing"
+    needs = ", ".join(sorted(n.words for n in rule.needs)) or "nothing"
     blocks.append(Paragraph(f"It needs recorded: {needs}. The fix asks for {EFFORTS[rule.effort]}.", Tone.FAINT))
     if manual.docs:
         blocks.append(Listing("documentation", tuple((link,) for link in manual.docs)))

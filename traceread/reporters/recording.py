@@ -14,12 +14,10 @@ class Guide:
     """A capability in words.
 
     Attributes:
-        title: what it is.
         tells: what is known with it.
         kineto, nsys: how torch.profiler and Nsight Systems record it; "" where they do not, or traceread does not read it.
     """
 
-    title: str
     tells: str
     kineto: str
     nsys: str
@@ -37,73 +35,61 @@ class Guide:
 
 GUIDES = {
     Capability.ACTIVITIES: Guide(
-        "GPU work",
         "everything: which kernels and copies ran, and when",
         "activities=[ProfilerActivity.CPU, ProfilerActivity.CUDA]",
         "nsys profile -t cuda",
     ),
     Capability.LAUNCHES: Guide(
-        "launches",
         "which call started a kernel: steps, and why the GPU was idle",
         "activities=[ProfilerActivity.CPU, ProfilerActivity.CUDA]",
         "nsys profile -t cuda",
     ),
     Capability.OPS: Guide(
-        "framework ops",
         "which op synchronised, copied or launched",
         "activities=[ProfilerActivity.CPU, …]",
         "nsys profile -t cuda,nvtx, and in the script: with torch.autograd.profiler.emit_nvtx():",
     ),
     Capability.RANGES: Guide(
-        "named ranges",
         "where steps begin and end, which part of the script waits",
         'call prof.step() each step; with torch.profiler.record_function("load batch"):',
         'nsys profile -t cuda,nvtx, and in the script: with torch.cuda.nvtx.range("step"):',
     ),
     Capability.STACKS: Guide(
-        "Python stacks",
         "the source line behind a gap",
         "with_stack=True (slows the host down)",
         "",
     ),
     Capability.OS_CALLS: Guide(
-        "operating system calls",
         "what a silent host waits in: a read, a lock, a poll",
         "",
         "nsys profile -t cuda,nvtx,osrt",
     ),
     Capability.COPY_KINDS: Guide(
-        "memory kinds of copies",
         "whether host memory was pinned; pageable copies block the host",
         "comes with every copy on NVIDIA GPUs",
         "nsys profile -t cuda",
     ),
     Capability.SYNC_EVENTS: Guide(
-        "stream waits",
         "that queued work waited for another stream",
         "experimental_config=torch._C._profiler._ExperimentalConfig(enable_cuda_sync_events=True)",
         "nsys profile -t cuda",
     ),
     Capability.COLLECTIVES: Guide(
-        "collective operations",
         "the operation, group and size behind a communication kernel",
         "activities=[ProfilerActivity.CPU, …] in a recent PyTorch",
         "nsys profile -t cuda,nvtx, then nsys export --type sqlite --include-blobs=true",
     ),
     Capability.SHAPES: Guide(
-        "shapes of ops",
         "how much work an op had to do",
         "record_shapes=True",
         "",
     ),
     Capability.GRAPH_NODES: Guide(
-        "kernels inside CUDA graphs",
         "what a graph spends its time on, and whether the GPU was idle within it",
         "comes with graph launches; nothing to switch on",
         "nsys profile --cuda-graph-trace=node (costs some time per kernel)",
     ),
     Capability.OVERHEAD: Guide(
-        "the profiler's own work",
         "which idle time a run without the profiler does not have",
         "comes with recent PyTorch, where it happens",
         "comes with nsys profile, where it happens",
@@ -116,7 +102,6 @@ class Missing:
     """Something that was not recorded: what, and on which ranks."""
 
     capability: Capability
-    title: str
     ranks: tuple[int, ...]
 
 
@@ -126,7 +111,7 @@ def missing(report: Report) -> tuple[Missing, ...]:
     for capability, guide in GUIDES.items():
         ranks = tuple(r.rank for r in report.ranks if capability not in r.recorded and _would_use(r, capability, guide))
         if ranks:
-            found.append(Missing(capability, guide.title, ranks))
+            found.append(Missing(capability, ranks))
     return tuple(found)
 
 

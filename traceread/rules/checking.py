@@ -48,8 +48,8 @@ def check_rank(facts: Facts, rules: Collection[Rule]) -> RankFindings:
 
 
 def _not_looked(rule: Rule, missing: Collection[Capability]) -> Skipped:
-    names = sorted(str(m) for m in missing)
-    return Skipped(rule.id, f"not recorded: {', '.join(n.replace('_', ' ') for n in names)}", tuple(names))
+    needs = sorted(missing)
+    return Skipped(rule.id, f"not recorded: {', '.join(need.words for need in needs)}", tuple(map(str, needs)))
 
 
 def _complete(facts: Facts, rule: Rule, finding: object) -> Finding:
