@@ -116,7 +116,9 @@ def capture_told(capture: Any) -> dict[str, Any]:
     }
     told |= {name: repr(getattr(rows, name)) for name in ("untimed", "lost", "negative")}
     told |= {"unread": repr(sorted(rows.unread.items())), "marks": repr(sorted(reader.marks)), "metadata": repr(capture._metadata)}
-    told |= {"cut": capture._cut, "collectives": repr(whole.collectives._found)}
+    # Annotations beside named records go when the table is made; whether they are there before depends on chunks.
+    found = [f for f in whole.collectives._found if not whole.collectives._named or f.is_named or f.name.startswith("symm_mem::")]
+    told |= {"cut": capture._cut, "collectives": repr(found)}
     told["matrices"] = repr((whole.matrices._times, whole.matrices._works, whole.matrices._tracks))
     return told
 

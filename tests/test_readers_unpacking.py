@@ -5,7 +5,7 @@ import zlib
 
 import pytest
 
-from traceread.errors import CorruptTrace, InputError, LimitExceeded, TraceNotFound
+from traceread.errors import CorruptTrace, InputError, LimitExceeded, TraceNotFound, TracereadError
 from traceread.readers.options import ReadOptions
 from traceread.readers.unpacking import Unpacked
 
@@ -189,3 +189,30 @@ def test_progress_grows_to_the_total(tmp_path, pack):
     done = [d for d, _ in seen]
     assert done == sorted(done)
     assert seen[-1][0] == seen[-1][1]
+
+
+@pytest.mark.parametrize(
+    ("where", "value"),
+    [
+        (lambda t: t.rindex(b"PK\x05\x06") + 16, b"\xff\xff\xff\x7f"),  # the list of files begins behind the file
+        (lambda t: t.rindex(b"PK\x05\x06") + 12, b"\xff\xff\xff\x7f"),  # and is longer than it
+        (lambda t: t.rindex(b"PK\x01\x02") + 6, b"\xff\x00"),  # a version of 25.5
+        (lambda t: t.rindex(b"PK\x01\x02") + 8, b"\x00\x08"),  # names in UTF-8
+        (lambda t: t.rindex(b"PK\x01\x02") + 42, b"\xff\xff\xff\x7f"),  # the file is elsewhere
+        (lambda t: t.index(b"PK\x03\x04") + 6, b"\x00\x08"),
+        (lambda t: t.index(b"PK\x03\x04") + 26, b"\xff\xff"),
+    ],
+)
+def test_a_zip_that_lies_about_itself_is_refused_or_read(where, value, tmp_path):
+    path = zipped(tmp_path / "a.zip", **{"caf\u00e9": TEXT})
+    content = bytearray(path.read_bytes().replace("caf\u00e9".encode(), b"caf\xff\xff"))
+    at = where(bytes(content))
+    content[at : at + len(value)] = value
+    path.write_bytes(bytes(content))
+    try:
+        text, cut = unpack(path)
+    except TracereadError as error:
+        assert "Check that it is a file" not in error.hint
+        assert str(path) in error.message
+    else:
+        assert text == TEXT or cut

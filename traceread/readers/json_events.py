@@ -291,7 +291,8 @@ class EventReader:
         for mark, seen in (("shapes", scan.told.has_shapes), ("collectives", scan.told.names_collectives)):
             if seen:
                 self.marks.add(mark)
-        for event in (*scan.told.collectives, *scan.told.operators):
+        shown = set(scan.told.collectives)  # some of them may be operators as well
+        for event in (*scan.told.collectives, *(event for event in scan.told.operators if event not in shown)):
             self._watch(event, None)
         return batch
 

@@ -20,6 +20,8 @@ from traceread.readers.options import UNPACKED_FREELY, ReadOptions
 GZIP_MAGIC = b"\x1f\x8b"
 ZIP_MAGIC = (b"PK\x03\x04", b"PK\x05\x06")
 _PACKED_BLOCK = 1 << 18
+_ODD_ZIP = (OSError, ValueError, EOFError, NotImplementedError)
+"""What the standard library raises beside its own error for places before the file, names that are no UTF-8, or a version of 60.3."""
 
 
 class Unpacked:
@@ -118,7 +120,7 @@ class Unpacked:
     def _unzip(self, file: IO[bytes]) -> Iterator[bytes]:
         try:
             archive = zipfile.ZipFile(file)
-        except zipfile.BadZipFile as e:
+        except (zipfile.BadZipFile, *_ODD_ZIP) as e:
             raise CorruptTrace(f"{self.path} is a broken zip: {e}", "Copy it again from where it was recorded") from e
         members = [m for m in archive.infolist() if not m.filename.endswith("/")]
         if len(members) != 1:
@@ -137,7 +139,7 @@ class Unpacked:
                     self._report(stored.tell())
                     out += len(block)
                     yield block
-        except (zipfile.BadZipFile, zlib.error, EOFError) as e:
+        except (zipfile.BadZipFile, zlib.error, EOFError, OSError, ValueError) as e:
             self.cut = f"the zip data is damaged ({e})"
             if members[0].compress_type == zipfile.ZIP_DEFLATED:
                 file.seek(start)
