@@ -240,12 +240,12 @@ def work(job: Work, offset: int, place: Path, done: Any, result: Any) -> None:
     signal.signal(signal.SIGALRM, _too_long)
     kineto = kineto_inputs.Mutator(kineto_inputs.generated() + kineto_inputs.cut_outs(REAL / "kineto"))
     nsys = nsys_inputs.Mutator(nsys_inputs.generated() + nsys_inputs.cut_outs(REAL / "nsys"))
-    told = Told()
+    told, parent = Told(), os.getppid()
     until = time.monotonic() + 60 * job.minutes
     readable = 0
     memory = _peak_bytes()
     for number in range(job.first + offset, job.first + job.inputs, job.stride):
-        if time.monotonic() > until:
+        if time.monotonic() > until or os.getppid() != parent:
             break
         rng = random.Random(job.seed << 40 | number)
         is_nsys = number % NSYS_EVERY == 0 if not job.only else job.only == "nsys"
