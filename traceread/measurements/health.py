@@ -6,7 +6,7 @@ Only activities whose end cannot be true are left out; no other check changes a 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from typing import TypeVar
 
@@ -33,6 +33,7 @@ IMPOSSIBLE_NS = 3_600 * 10**9
 
 Rows = TypeVar("Rows", Calls, Ranges)
 
+_NAMED = 3
 _OTHER = FAMILIES.index("other")
 _CPU_BACKENDS = ("gloo:", "mpi:", "ucc:")
 _NCCL = re.compile(r"(?:nccl|rccl|xccl):|nccl(?:All|Reduce|Broadcast|Bcast|Send|Recv)")
@@ -133,8 +134,8 @@ def _lost_kernels(trace: Trace, steps: Steps) -> Iterator[tuple[str, str]]:
         count, worst = max(lost, key=lambda pair: pair[0])
         yield (
             "launches-without-kernels",
-            f"{count} of {worst.launch_coverage[1]} kernel launches of {_title(worst)}{_and_more(len(lost))} have no kernel in the trace; "
-            "where their kernels ran the GPU looks idle",
+            f"{count} of {worst.launch_coverage[1]} kernel launches of {_title(worst)}{_and_more(len(lost))} lack kernels in the trace; "
+            "where those ran the GPU looks idle",
         )
 
 
@@ -183,7 +184,7 @@ def _possible_communication(trace: Trace, busy: Busy) -> Iterator[tuple[str, str
     rows = unknown & np.isin(a.name, suspects)
     covered = intervals.union(a.start_ns[rows], a.end_ns[rows]).total
     if covered * 100 > busy.any.total:
-        named = and_more([shorten(kernel_title(trace.names[code]), 60) for code in suspects.tolist()], 2, ", ")
+        named = _first_names([trace.names[code] for code in suspects.tolist()], kernel_title)
         yield (
             "possible-communication",
             f"{percent(covered, busy.any.total)} of the GPU's busy time is of kernels whose names are not known and read like "
@@ -203,7 +204,7 @@ def _communication_not_recorded(trace: Trace) -> Iterator[tuple[str, str]]:
     if called:
         yield (
             "communication-not-recorded",
-            f"collectives were called ({and_more([shorten(clean(name), 60) for name in called], 3, ', ')}) and no communication kernel is "
+            f"collectives were called ({_first_names(called, clean)}) and no communication kernel is "
             "in the trace: that none is exposed does not mean that there was none",
         )
 
@@ -221,6 +222,10 @@ def _before_launch(trace: Trace, launches: Launches) -> Iterator[tuple[str, str]
 
 def _and_more(count: int) -> str:
     return f", and of {plural(count - 1, 'more step')}," if count > 1 else ""
+
+
+def _first_names(names: Sequence[str], title: Callable[[str], str]) -> str:
+    return and_more([*(shorten(title(name), 60) for name in names[:_NAMED]), *names[_NAMED:]], _NAMED, ", ")
 
 
 def _title(window: Window) -> str:
