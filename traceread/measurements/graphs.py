@@ -30,11 +30,11 @@ def cut_graphs(trace: Trace, launches: Launches, graph_launch: npt.NDArray[np.bo
     rows = rows[graph_launch[launches.call[rows]]]
     rows = rows[np.lexsort((a.start_ns[rows], launches.call[rows]))]
     call, first, count = np.unique(launches.call[rows], return_index=True, return_counts=True)
-    sums = _running_sums(np.where(a.graph_node[rows] > 0, a.graph_node[rows], -1 - a.name[rows].astype(np.int64)), first, count)
     long = count >= FEWEST
-    call, first, count = call[long], first[long], count[long]
-    if len(call) < 2:
+    if long.sum() < 2:
         return cut
+    sums = _running_sums(np.where(a.graph_node[rows] > 0, a.graph_node[rows], -1 - a.name[rows].astype(np.int64)), first, count)
+    call, first, count = call[long], first[long], count[long]
     _, graph = np.unique(sums[first + FEWEST] - sums[first], return_inverse=True)
     by_count = np.lexsort((count, graph))
     last_of_graph = np.append(np.flatnonzero(np.diff(graph[by_count])), len(by_count) - 1)
