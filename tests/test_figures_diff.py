@@ -99,11 +99,15 @@ def test_hostile_names_stay_text(tmp_path):
     assert "<script>" not in plot_trend(found).layout.title.text
     page = render_diff(compare(side([5, 6], title="<script>alert(1)</script>"), side([5, 6])), "html")
     assert "<script>alert(1)" not in page
+    assert "A saved report holds no timeline" in page
+    assert "side-by-side-plot" not in page
 
 
 def test_the_page_has_every_part_and_asks_for_nothing():
     page = render_diff(traceread.diff(*reports()), "html")
     for title in ("Where the step went", "What became of the findings", "Whether it is a fair comparison", "2.90 s instead of 3.60 s"):
         assert title in page
+    assert "A step of each side: ProfilerStep#12, 3.60 s → ProfilerStep#12, 2.90 s" in page
+    assert "side-by-side-plot" in page
     assert 'src="http' not in page
     assert "default-src &#39;none&#39;" in page or "default-src 'none'" in page

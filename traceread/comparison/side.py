@@ -135,11 +135,13 @@ class Side:
     Attributes:
         saved: the report behind it.
         file: where it was saved, None if it was made just now.
+        report: the report itself, None if it was saved: what is not in its JSON, such as the timeline.
     """
 
-    def __init__(self, saved: SavedReport, file: Path | None = None) -> None:
+    def __init__(self, saved: SavedReport, file: Path | None = None, report: Report | None = None) -> None:
         self.saved = saved
         self.file = file
+        self.report = report
 
     def __repr__(self) -> str:
         return f"<Side {self.title}, {len(self.step_ns)} steps>"
@@ -245,7 +247,7 @@ def side_of(report: Report) -> Side:
     """A report as a side."""
     from traceread.reporters.json import report_dict, to_json
 
-    return Side(_decoded(to_json(report_dict(report, 0)).encode("utf-8"), report.title))
+    return Side(_decoded(to_json(report_dict(report, 0)).encode("utf-8"), report.title), report=report)
 
 
 def is_saved(path: Path) -> bool:

@@ -6,10 +6,10 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from traceread.comparison.gates import GateResult
-from traceread.figures.diff import plot_difference
+from traceread.figures.diff import plot_difference, plot_side_by_side
 from traceread.names import clean
 from traceread.reporters.diff import blocks_of, diff_heading, kernel_rows, verdict_words
-from traceread.reporters.document import Block, Column, Table
+from traceread.reporters.document import Block, Column, Paragraph, Table, Tone
 from traceread.reporters.page import render_sections
 from traceread.reporters.sections import Grid, Part, Section, plots
 from traceread.units import duration, percent, ratio
@@ -47,10 +47,20 @@ def _sections(diff: ReportDiff, gates: Sequence[GateResult]) -> Iterator[Section
     )
     yield Section("parts", "Communication", "Communication and copies", some("parts"))
     yield Section("steps", "Steps", "How the steps are spread", some("steps"))
+    yield Section("side-by-side", "Side by side", "A step of each side", tuple(_side_by_side(diff)))
     yield Section("findings", "Findings", "What became of the findings", some("findings"))
     yield Section("kernels", "Kernels", "Kernels and copies", tuple(_kernels(diff)))
     yield Section("ranges", "Ranges", "Ranges", some("ranges"))
     yield Section("fairness", "Fairness", "Whether it is a fair comparison", (*some("efficiency"), _keys(diff), *some("noted")))
+
+
+def _side_by_side(diff: ReportDiff) -> Iterator[Part]:
+    """A step of each side on one scale of time; a saved report holds none."""
+    before, after = diff.before.report, diff.after.report
+    if before is None or after is None:
+        yield Paragraph("A saved report holds no timeline. To see both, give the captures themselves.", Tone.FAINT)
+        return
+    yield from plots(("side-by-side-plot", plot_side_by_side(before, after)))
 
 
 def _kernels(diff: ReportDiff) -> Iterator[Part]:
