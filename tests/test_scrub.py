@@ -589,6 +589,7 @@ def test_a_directory_gets_the_permissions_of_new_ones(tmp_path):
     (tmp_path / "clean").mkdir()
     scrub(path.parent, tmp_path / "clean")  # an empty directory is a place too
     scrub(path.parent, tmp_path / "new")
+    assert scrub(path.parent, path.parent / "in it").left_out == ()
     assert len({(tmp_path / name).stat().st_mode for name in ("other", "new")}) == 1
     assert [p.name for p in (tmp_path / "clean").iterdir()] == ["trace-1.json.gz"]
 

@@ -6,6 +6,7 @@ import argparse
 import sys
 from dataclasses import replace
 from pathlib import Path
+from shlex import quote
 from typing import TYPE_CHECKING
 
 from traceread.cli import options
@@ -69,5 +70,5 @@ def _summary(source: Path, done: Scrubbed) -> list[str]:
         lines.append(f"checked: the report of the copy differs from that of the original in {clean(done.differs)}")
     else:
         lines.append("checked: the report of the copy says the same as that of the original")
-    lines.append(f"Names are yours: look through them before you send it, traceread report {done.path} --json")
+    lines.append(f"Names are yours: look through them before you send it, traceread report {quote(str(done.path))} --json")
     return lines

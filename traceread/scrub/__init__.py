@@ -100,7 +100,7 @@ def scrub(source: Path, target: Path, options: ReadOptions = DEFAULTS, *, allow_
                 "a name that had to be changed may have named steps or kernels; --allow-difference writes it all the same",
             )
     read = {*(trace.path.name for trace in found.sources), *(d.name for d in descriptions)}
-    left_out = sorted(p.name for p in source.iterdir() if p.name not in read) if source.is_dir() else []
+    left_out = sorted(p.name for p in source.iterdir() if p.name not in read and p != target) if source.is_dir() else []
     files = [(trace.path.name, name) for trace, name in zip(found.sources, names, strict=True)]
     return Scrubbed(target, tuple(files), tuple(left_out), texts.counts, +removed, differs)
 
