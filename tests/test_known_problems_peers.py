@@ -213,6 +213,18 @@ def test_an_end_that_was_never_written_changes_no_step(tmp_path, length):
     assert warned[slug] in says(slug, report)
 
 
+def test_what_goes_on_after_the_capture_was_not_recorded_to_its_end(tmp_path):
+    """A copy of two minutes in a capture of 40 ms: the profiler waits for what runs and stops, so it cannot have seen that."""
+    sound = steps(sgemm)
+    sound.span(0, 50 * MS)
+    k = steps(sgemm)
+    k.span(0, 50 * MS)
+    k.memcpy("Memcpy DtoH (Device -> Pinned)", 17 * MS, 120 * 10**9, stream=30)
+    report = analyzed(tmp_path, k)
+    assert classes(report) == classes(analyzed(tmp_path, sound))
+    assert "1 of 5 activities (20.0 %) are left out" in says("impossible-duration", report)
+
+
 @pytest.mark.parametrize("row", ["call", "range", "launch"])
 def test_a_host_row_whose_end_was_never_written_is_not_what_the_host_did_ever_since(tmp_path, row):
     def body(k, t, n):

@@ -31,6 +31,9 @@ OVERLAP_NS = 50_000
 IMPOSSIBLE_NS = 3_600 * 10**9
 """No kernel or copy of a training step runs an hour."""
 
+CLOCKS_NS = 10**9
+"""The clocks of host and GPU differ by less."""
+
 Rows = TypeVar("Rows", Calls, Ranges)
 
 _NAMED = 3
@@ -45,7 +48,8 @@ _COLLECTIVE = re.compile(
 def without_impossible(trace: Trace) -> tuple[Trace, tuple[Notice, ...]]:
     """The trace without what cannot last as long as recorded, because its end was never written, and warnings that count it.
 
-    Activities of more than an hour are left out: kept, a single one would be the whole busy time and swallow the steps that follow.
+    Activities of more than an hour, or that go on when the capture is over, are left out: kept, a single one would be the whole busy time
+    and swallow the steps that follow.
     Calls and ranges of more than an hour that end more than an hour after all GPU work get no length: kept, they would be what the
     host did ever since.
     """
@@ -55,16 +59,21 @@ def without_impossible(trace: Trace) -> tuple[Trace, tuple[Notice, ...]]:
 
 
 def _without_endless_activities(trace: Trace) -> tuple[Trace, tuple[Notice, ...]]:
-    length = trace.activities.end_ns - trace.activities.start_ns
+    a = trace.activities
+    length = a.end_ns - a.start_ns
     endless = length > IMPOSSIBLE_NS
+    if trace.capture_ns is not None:  # what runs when the profiler stops is waited for, and nothing is recorded later
+        stop = trace.capture_ns[1]
+        endless |= (a.start_ns < stop) & (a.end_ns > stop + CLOCKS_NS)
     count = int(endless.sum())
     if not count:
         return trace, ()
     message = (
-        f"{count} of {len(length)} activities ({percent(count, len(length))}) are left out: they last more than an hour, the longest "
-        f"{duration(int(length.max()))}, so their ends were never written; where they ran the GPU looks idle"
+        f"{count} of {len(length)} activities ({percent(count, len(length))}) are left out: they last more than an hour or beyond the end "
+        f"of the capture, the longest {duration(int(length[endless].max()))}, so their ends were never written; where they ran the GPU "
+        "looks idle"
     )
-    return replace(trace, activities=trace.activities.take(~endless)), (Notice("impossible-duration", message, trace.rank),)
+    return replace(trace, activities=a.take(~endless)), (Notice("impossible-duration", message, trace.rank),)
 
 
 def _without_endless_host_rows(trace: Trace) -> tuple[Trace, tuple[Notice, ...]]:
