@@ -1005,7 +1005,7 @@ def test_a_healthy_capture_has_nothing_to_say(tmp_path):
 def test_the_same_capture_gives_the_same_bytes_in_any_process(tmp_path):
     path = overlapping(tmp_path / "run", 3).ranks[0].files[0]
     answers = set()
-    for seed in ("0", "1", "4321"):
+    for seed in ("0", "4321"):
         command = (
             "import sys; from traceread.cli import main; [main(['report', sys.argv[1], '-f', f]) for f in ('text', 'markdown', 'json')]"
         )
