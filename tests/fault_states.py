@@ -153,6 +153,7 @@ def _child(ready, command, largest_file, errors):
             sys.dont_write_bytecode = True  # modules imported from here on would be cut short on the disk, for everybody
             signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
             resource.setrlimit(resource.RLIMIT_FSIZE, (largest_file, largest_file))
+        signal.signal(signal.SIGINT, signal.default_int_handler)  # what a shell starts in the background ignores it
         code = 130
         with contextlib.suppress(KeyboardInterrupt):
             ready.send(b"")
