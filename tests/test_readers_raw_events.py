@@ -2,6 +2,7 @@ import gzip
 
 import msgspec
 import pytest
+from kineto_builder import Kineto
 
 from traceread.errors import LimitExceeded, TraceNotFound
 from traceread.readers.options import ReadOptions
@@ -58,3 +59,13 @@ def test_what_cannot_be_read(tmp_path):
     (tmp_path / "a.json").write_bytes(b"[" + b" " * 5000 + b"]")
     with pytest.raises(LimitExceeded):
         base_ns(tmp_path / "a.json", ReadOptions(max_uncompressed_bytes=1000))
+
+
+def test_bytes_that_are_no_utf8_in_what_readers_skip_cost_no_event(tmp_path):
+    trace = Kineto()
+    for i in range(20):
+        trace.op(f"aten::op{i}", 1000 * i, 500, note="x")
+    path = tmp_path / "a.json"
+    path.write_bytes(trace.text().replace(b'"note"', b'"no\xffte"', 1))
+    names = [bytes(event["name"]) for batch in raw_events(path) for event in batch if bytes(event["ph"]) == b'"X"']
+    assert names == [f'"aten::op{i}"'.encode() for i in range(20)]

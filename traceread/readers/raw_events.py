@@ -68,11 +68,18 @@ def decoded_events(text: bytes) -> list[RawEvent]:
         return _many(b"[" + text + b"]")
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
         pass
-    for candidate in (text, *mended(text.rstrip(b" \t\r\n,"))):
+    several = loaded(b'{"events":[' + text + b"]}")  # what the typed decoder skips may be bytes that are no UTF-8
+    if several is not None and isinstance(several["events"], list):
+        return [_raw(event) for event in several["events"] if isinstance(event, dict)]
+    for candidate in mended(text.rstrip(b" \t\r\n,")):
         values = loaded(candidate)
         if values is not None:
-            return [{key: msgspec.Raw(_encoded(value)) for key, value in values.items()}]
+            return [_raw(values)]
     return []
+
+
+def _raw(event: dict[str, object]) -> RawEvent:
+    return {key: msgspec.Raw(_encoded(value)) for key, value in event.items()}
 
 
 def _encoded(value: object) -> bytes:

@@ -97,7 +97,7 @@ def scrub(source: Path, target: Path, options: ReadOptions = DEFAULTS, *, allow_
         if differs and not allow_difference:
             raise OutputError(
                 f"{target} was not written: its report would differ from that of {source} in {differs}",
-                "a name that had to be changed may have named steps or kernels; --allow-difference writes it all the same",
+                "the file is damaged, or a name that had to be changed named steps or kernels; --allow-difference writes it all the same",
             )
     read = {*(trace.path.name for trace in found.sources), *(d.name for d in descriptions)}
     left_out = sorted(p.name for p in source.iterdir() if p.name not in read and p != target) if source.is_dir() else []
