@@ -64,7 +64,7 @@ def test_what_cannot_be_read(tmp_path):
 def test_bytes_that_are_no_utf8_in_what_readers_skip_cost_no_event(tmp_path):
     trace = Kineto()
     for i in range(20):
-        trace.op(f"aten::op{i}", 1000 * i, 500, note="x")
+        trace.op(f"aten::op{i}", 1000 * i, 500)["note"] = "x"
     path = tmp_path / "a.json"
     path.write_bytes(trace.text().replace(b'"note"', b'"no\xffte"', 1))
     names = [bytes(event["name"]) for batch in raw_events(path) for event in batch if bytes(event["ph"]) == b'"X"']
