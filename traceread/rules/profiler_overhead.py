@@ -11,8 +11,8 @@ In a PyTorch trace. Rows of category overhead named Buffer Flush or Activity Buf
 
 How to confirm. Time some steps without the profiler.
 
-What to try. Record fewer steps, without stacks, shapes and memory; in nsys trace only cuda and nvtx. Write the time of a step without the profiler
-into run.json (untraced_step_ns; traceread.capture does), and the report says what recording costs.
+What to try. Record fewer steps, without stacks, shapes and memory; in nsys trace only cuda and nvtx. Write the time of a step without the
+profiler into run.json (untraced_step_ns; traceread.capture does), and the report says what recording costs.
 
 When it is fine. Always, as long as it is known: subtract it.
 
