@@ -130,10 +130,11 @@ class RankReport:
 
     def used_rows(self, labels: Collection[str] | None = None) -> list[int]:
         """Positions of the used windows, of those with these labels if given."""
+        wanted = None if labels is None else frozenset(labels)
         return [
             i
             for i, (window, used) in enumerate(zip(self.steps.windows, self.steps.used, strict=True))
-            if used and (labels is None or window.label in labels)
+            if used and (wanted is None or window.label in wanted)
         ]
 
     @property

@@ -485,8 +485,9 @@ def _choose_used(windows: Sequence[Window], firsts: Sequence[int]) -> tuple[tupl
         complete = [i for i in steps if not windows[i].partial]
         good = complete or [i for i in steps if windows[i].end_ns > windows[i].start_ns] or steps
         fallback = "only the first step is complete" if complete else "no step is complete"
-    used = tuple(i in set(good) for i in range(len(windows)))
-    excluded = tuple((i, reasons[i]) for i in steps if i not in set(good))
+    chosen = set(good)
+    used = tuple(i in chosen for i in range(len(windows)))
+    excluded = tuple((i, reasons[i]) for i in steps if i not in chosen)
     return used, excluded, fallback
 
 
