@@ -45,8 +45,11 @@ def gradient_sync_every_microbatch(facts: Facts) -> Iterator[Finding]:
     batch = _microbatch(facts)
     early: Mask = np.zeros(len(a), bool)
     micro = 0
-    for window in facts.used.tolist():
-        mine = np.flatnonzero(reduces & (facts.steps.window_of == window))
+    rows = np.flatnonzero(reduces)
+    rows = rows[np.argsort(facts.steps.window_of[rows], kind="stable")]
+    first, stop = (np.searchsorted(facts.steps.window_of[rows], facts.used, side) for side in ("left", "right"))
+    for lo, hi in zip(first.tolist(), stop.tolist(), strict=True):
+        mine = rows[lo:hi]
         if not len(mine):
             return
         counts = np.unique(batch[mine], return_counts=True)[1]
