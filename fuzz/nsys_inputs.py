@@ -94,7 +94,8 @@ class Mutator:
             for _ in range(rng.choice((0, 1, 1, 2, 3, 5))):
                 with suppress(sqlite3.Error, OverflowError):
                     _change(db, rng)
-            db.execute("COMMIT")
+            with suppress(sqlite3.Error):  # a change may have broken the database itself
+                db.execute("COMMIT")
             content = bytes(db.serialize())
         for _ in range(rng.choice((0, 0, 0, 1, 2))):
             content = _damage(content, rng)
