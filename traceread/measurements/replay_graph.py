@@ -158,18 +158,16 @@ def _choose_windows(steps: Steps, partition: Partition) -> tuple[int, int] | Non
     first, last = int(used[0]), int(used[-1])
     if int(count[first : last + 1].sum()) <= COMFORTABLE:
         return _led_in(first, count), last
-    mean = partition.class_ns[used].mean(axis=0)
-    best: tuple[float, int, int] | None = None
     before = np.concatenate(([0], np.cumsum(count)))
-    beyond = np.searchsorted(before[used + 1], before[used] + COMFORTABLE, side="right")
-    for i, stop in enumerate(np.maximum(beyond, np.arange(len(used)) + 1).tolist()):
-        mine = used[i:stop]
-        if before[mine[-1] + 1] - before[mine[0]] > LARGEST:
-            continue
-        distance = float(np.abs(partition.class_ns[mine].mean(axis=0) - mean).sum())
-        if best is None or distance < best[0]:
-            best = (distance, int(mine[0]), int(mine[-1]))
-    return None if best is None else (_led_in(best[1], count), best[2])
+    start = np.arange(len(used))
+    stop = np.maximum(np.searchsorted(before[used + 1], before[used] + COMFORTABLE, side="right"), start + 1)
+    few = before[used[stop - 1] + 1] - before[used] <= LARGEST
+    if not few.any():
+        return None
+    total = np.concatenate((np.zeros((1, partition.class_ns.shape[1]), np.int64), np.cumsum(partition.class_ns[used], axis=0)))
+    distance = np.abs((total[stop] - total[start]) / (stop - start)[:, None] - total[-1] / len(used)).sum(axis=1)
+    best = int(np.argmin(np.where(few, distance, np.inf)))
+    return _led_in(int(used[best]), count), int(used[stop[best] - 1])
 
 
 def _led_in(first: int, count: npt.NDArray[np.int64]) -> int:
