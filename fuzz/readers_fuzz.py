@@ -83,9 +83,10 @@ class Told:
 # --- one input ---------------------------------------------------------------------------------------------------------------
 
 
-def columns_of(table: Any) -> list[tuple[str, str, bytes]]:
-    """A table as what can be compared."""
-    return [(name, str(values.dtype), values.tobytes()) for name, values in table.columns()]
+def columns_of(table: Any, names: Any) -> list[tuple[str, str, object]]:
+    """A table as what can be compared; codes of names are told by their names."""
+    told = {name: [names[code] for code in values.tolist()] if name == "name" else values.tobytes() for name, values in table.columns()}
+    return [(name, str(values.dtype), told[name]) for name, values in table.columns()]
 
 
 def traces_told(traces: list[Any]) -> list[dict[str, Any]]:
@@ -97,7 +98,8 @@ def traces_told(traces: list[Any]) -> list[dict[str, Any]]:
         fields = {}
         for name in trace.__dataclass_fields__:
             value = getattr(trace, name)
-            fields[name] = columns_of(value) if isinstance(value, Table) else repr(sorted(value) if name == "recorded" else value)
+            is_set = name in ("recorded", "names")  # codes are given out in another order where SQLite reads a table once more
+            fields[name] = columns_of(value, trace.names) if isinstance(value, Table) else repr(sorted(value) if is_set else value)
         told.append(fields)
     return told
 

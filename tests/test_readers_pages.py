@@ -2,6 +2,7 @@
 
 import random
 import sqlite3
+from contextlib import closing
 from pathlib import Path
 
 import numpy as np
@@ -443,3 +444,15 @@ def test_damage_is_what_sqlite_says_it_is(seeds, whole, tmp_path):
         assert fast == slow, f"seed {seed}"
         fast, slow = (read(path, columns, None, [Among("c", (1, 2))], compiled=c) for c in (True, False))
         assert fast == slow, f"seed {seed}"
+
+
+@pytest.mark.parametrize("root", [0, 10**6])
+def test_a_table_that_begins_outside_the_file_is_for_sqlite(root, tmp_path):
+    path = tmp_path / "a.sqlite"
+    with closing(sqlite3.connect(path)) as db:
+        db.execute("CREATE TABLE t (a INTEGER)")
+        db.commit()
+    content = path.read_bytes()
+    layout = pages.layout(content[: pages.HEADER_BYTES], len(content))
+    with path.open("rb") as file, pytest.raises(pages.NotUnderstood):
+        list(pages.batches(file.fileno(), layout, root, [pages.Wanted(0, 0)]))

@@ -165,16 +165,19 @@ def batches(file: int, layout: Layout, root: int, columns: Sequence[Wanted]) -> 
         NotUnderstood: it is no ordinary table, or damaged.
         OSError: the file cannot be read.
     """
-    leaves = _pages.Leaves(
-        root,
-        layout.page_bytes,
-        layout.usable_bytes,
-        layout.pages,
-        [c.position for c in columns],
-        [c.if_null is None for c in columns],
-        [c.if_null or 0 for c in columns],
-        [c.added for c in columns],
-    )
+    try:
+        leaves = _pages.Leaves(
+            root,
+            layout.page_bytes,
+            layout.usable_bytes,
+            layout.pages,
+            [c.position for c in columns],
+            [c.if_null is None for c in columns],
+            [c.if_null or 0 for c in columns],
+            [c.added for c in columns],
+        )
+    except ValueError:  # its first page is not in the file
+        raise NotUnderstood from None
     with_text = any(c.if_null is None for c in columns)
     integers = np.empty((len(columns) - with_text, _ROWS), np.int64)
     ends = np.empty(_ROWS if with_text else 0, np.int64)
