@@ -39,6 +39,30 @@ def test_the_source_line_is_the_users_own_code():
     assert gaps(synced())[0].source == "/home/u/train.py:41 main"
 
 
+def handed_over():
+    """synced(), with the launch after the wait on a thread of its own, as those of a backward."""
+    b = Build().range(0, 10 * MS, "ProfilerStep#1")
+    b.kernel(100 * US, 1 * MS, launch=(50 * US, 60 * US))
+    b.range(0, 10 * MS, "/home/u/train.py(41): main", RangeKind.PYTHON)
+    b.op(70 * US, int(1.6 * MS), "aten::item").call(80 * US, int(1.5 * MS), "cudaStreamSynchronize")
+    b.range(0, 10 * MS, "backward", thread=2)
+    b.kernel(int(2.1 * MS), 4 * MS, launch=(2 * MS, int(2.05 * MS)), thread=2, name="next kernel")
+    return b
+
+
+def test_a_wait_on_another_thread_than_the_next_launch_is_where_it_waited():
+    gap = gaps(handed_over())[0]
+    assert gap.thread == "thread 2"
+    assert gap.ranges == ("ProfilerStep#1", "aten::item")
+    assert gap.source == "/home/u/train.py:41 main"
+
+
+def test_a_gap_without_a_wait_is_where_the_launching_thread_was():
+    b = handed_over()
+    b.kernel(int(4.5 * MS), 5 * MS, launch=(int(4.4 * MS), int(4.45 * MS)), thread=2)
+    assert [gap.ranges for gap in gaps(b, 2)] == [("ProfilerStep#1", "aten::item"), ("backward",)]
+
+
 def test_ranges_open_at_the_gaps_start_stand_outermost_first():
     assert gaps(synced())[0].ranges == ("ProfilerStep#1", "aten::item")
 

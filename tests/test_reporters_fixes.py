@@ -35,6 +35,16 @@ def test_the_first_three_say_what_to_do_and_the_rest_what_they_are():
     assert listing.note.startswith("and 2 more findings")
 
 
+def test_the_lines_of_code_where_it_costs_the_most_are_named_longest_first():
+    places = tuple(
+        Evidence(0, f"s{i}", 0, length, source=source) for i, (length, source) in enumerate([(5, "a:1 f"), (9, "b:2 g"), (7, "")])
+    )
+    assert fix_listing(with_fixes(replayed(evidence=places))).entries[0][2] == "where: longest in b:2 g, a:1 f"
+    more = (*places, Evidence(0, "s4", 0, 1, source="b:2 g"), Evidence(0, "s5", 0, 1, source="c:3 h"))
+    assert fix_listing(with_fixes(replayed(evidence=more))).entries[0][2] == "where: longest in b:2 g, a:1 f and 1 more"
+    assert not [line for line in fix_listing(with_fixes(replayed(evidence=places[2:]))).entries[0] if line.startswith("where")]
+
+
 def test_nothing_found_is_no_list():
     assert fix_listing(with_fixes()) is None
 

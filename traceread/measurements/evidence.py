@@ -56,7 +56,7 @@ class Gap:
         next_activity: what ended the gap, "" if nothing did.
         launch_call: the call that launched it, "" if not recorded.
         thread: name and id of the launching thread, "" if not recorded.
-        ranges: annotations and ops open on that thread at the gap's start, outermost first.
+        ranges: annotations and ops open on that thread at the gap's start, outermost first; on the thread that waited, where another did.
         source: innermost Python frame of the user's own code then, "file:line function"; "" without stacks.
     """
 
@@ -109,18 +109,38 @@ def _gap(trace: Trace, launches: Launches, steps: Steps, idle: Idle, pieces: npt
                 names.append(name)
         causes[key] = (length + int(idle.end_ns[piece] - idle.start_ns[piece]), names)
     parts = [Cause(StepClass(c), Reason(r), length, bool(recorded), tuple(names)) for (c, r, recorded), (length, names) in causes.items()]
+    parts.sort(key=lambda p: (-p.duration_ns, p.step_class))
+    main = [piece for piece in pieces.tolist() if idle.cause[piece] == parts[0].step_class]
+    waiting, at = waiting_place(trace, idle, main, thread, start)
     return Gap(
         rank=trace.rank,
         step=steps.windows[int(idle.window[pieces[0]])].label,
         start_ns=start,
         end_ns=end,
-        causes=tuple(sorted(parts, key=lambda p: (-p.duration_ns, p.step_class))),
+        causes=tuple(parts),
         next_activity=trace.names[trace.activities.name[following]] if following >= 0 else "",
         launch_call=trace.names[trace.calls.name[call]] if call >= 0 else "",
         thread=thread_title(trace, thread),
-        ranges=open_ranges(trace, thread, start, (RangeKind.ANNOTATION, RangeKind.OP)),
-        source=source_line(trace, thread, start),
+        ranges=open_ranges(trace, waiting, at, (RangeKind.ANNOTATION, RangeKind.OP)),
+        source=source_line(trace, waiting, at),
     )
+
+
+def waiting_place(trace: Trace, idle: Idle, pieces: Sequence[int], thread: int, at: int) -> tuple[int, int]:
+    """The thread that waited in these rows of `Idle`, and when it did; the given thread and instant if it is the same or not recorded.
+
+    A forward may wait for the GPU on the main thread while what is launched next comes from the backward's.
+    """
+    for piece in pieces:
+        source = int(idle.source[piece])
+        if source < 0 or idle.reason[piece] != Reason.HOST_BLOCKED:
+            continue
+        calls = len(trace.calls)
+        rows, row = (trace.calls, source) if source < calls else (trace.ranges, source - calls)
+        other, since = int(rows.thread[row]), max(at, int(rows.start_ns[row]))
+        if other != thread and _covering(trace, other, since, since + 1, (RangeKind.PYTHON, RangeKind.ANNOTATION, RangeKind.OP)):
+            return other, since
+    return thread, at
 
 
 def thread_title(trace: Trace, thread: int) -> str:

@@ -6,7 +6,7 @@ import re
 
 from traceread.findings import Finding
 from traceread.measurements.steps import WHOLE, StepSource
-from traceread.names import kernel_title, shorten
+from traceread.names import and_more, kernel_title, shorten
 from traceread.report import Report
 from traceread.reporters.document import Block, Listing, Paragraph, Tone
 from traceread.rules.fix_list import REPLAYED, SIZE_OF_LOSS, FixList, ReplayQuality
@@ -54,7 +54,7 @@ def listing_of(fixes: FixList, most: int = SHOWN) -> Listing | None:
 
 def finding_blocks(finding: Finding) -> tuple[Block, ...]:
     """One finding in full, with the places where it can be seen."""
-    first, *rest = _entry(finding)
+    first, *rest = (line for line in _entry(finding) if not line.startswith("where: "))  # the places below say more
     places = tuple(
         (
             f"{duration(e.end_ns - e.start_ns)} in {shorten(e.step, 40)}, rank {e.rank}",
@@ -72,9 +72,21 @@ def finding_blocks(finding: Finding) -> tuple[Block, ...]:
 
 def _entry(finding: Finding) -> tuple[str, ...]:
     lines = [f"{finding.title}{_saving(finding)} [{finding.rule}]"]
-    parts = (("why", finding.why), ("check", _SENTENCE.split(finding.confirm)[0]), ("change", finding.fix))
+    parts = (
+        ("why", finding.why),
+        ("where", _lines_of_code(finding)),
+        ("check", _SENTENCE.split(finding.confirm)[0]),
+        ("change", finding.fix),
+    )
     lines += [f"{word}: {text}" for word, text in parts if text]
     return tuple(lines)
+
+
+def _lines_of_code(finding: Finding) -> str:
+    """The lines of the user's code in which it costs the most; "" without stacks."""
+    longest = sorted(finding.evidence, key=lambda e: e.start_ns - e.end_ns)
+    lines = dict.fromkeys(shorten(e.source, 80) for e in longest if e.source)
+    return f"longest in {and_more(list(lines), 2, ', ')}" if lines else ""
 
 
 def _saving(finding: Finding) -> str:

@@ -21,7 +21,7 @@ from traceread.findings import Evidence
 from traceread.intervals import Intervals
 from traceread.measurements.classes import Reason, StepClass
 from traceread.measurements.collectives import RankCollectives, find_collectives
-from traceread.measurements.evidence import IdleNames, open_ranges, ops_around, source_line, thread_title
+from traceread.measurements.evidence import IdleNames, open_ranges, ops_around, source_line, thread_title, waiting_place
 from traceread.measurements.host_time import HostRows
 from traceread.measurements.idle import Idle
 from traceread.measurements.kernels import KernelTable
@@ -557,6 +557,11 @@ class Facts:
         return f"{duration(self.per_step(ns))}{self.a_step}"
 
     @property
+    def in_the_mean(self) -> str:
+        """What follows a mean of what need not be in every step: " in the mean", or "" of a single step or capture."""
+        return " in the mean" if self.step_count > 1 else ""
+
+    @property
     def all_steps(self) -> str:
         """What counts are over: "5 steps", "the capture"."""
         return plural(self.step_count, "step") if self.steps.name else "the capture"
@@ -610,8 +615,8 @@ class Facts:
         names: list[str] = []
         if kind == "idle":
             start, end = int(self.idle.start_ns[row]), int(self.idle.end_ns[row])
-            thread = int(self._thread_after(np.array([row]))[0])
-            at = start
+            launching = int(self._thread_after(np.array([row]))[0])
+            thread, at = waiting_place(trace, self.idle, [row], launching, start)
             code = int(self.idle_names.code[row])
             names += [self.idle_names.names[code]] if code >= 0 else []
             following = int(self.idle.next_activity[row])
