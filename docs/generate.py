@@ -28,7 +28,7 @@ this page. What a report's lines mean is in the [README](../README.md), what eve
 warning and error in [messages.md](messages.md).
 
 The answer goes to standard output and everything else to standard error, so `traceread report run/ --json | jq .summary` works.
-Exit codes: 0 done, 1 could not (one line says why and what to do), 2 wrong usage.
+Exit codes: 0 done, 1 could not (one line says why and what to do), 2 wrong usage, 3 a gate or an alert you asked for, 130 interrupted.
 """
 
 _PROBLEMS_HEAD = """\

@@ -2,7 +2,9 @@
 
 from comparing import side
 
+import traceread
 from traceread.comparison.outcomes import Outcome, compare_findings
+from traceread.reporters.diff import render_diff
 
 
 def finding(rule, title="t", step_class="data_wait", loss=20, saving=18):
@@ -43,3 +45,11 @@ def test_a_title_may_change():
 def test_equal_findings_pair_only_once():
     found = compare_findings(*sides([finding("a"), finding("a")], [finding("a")]))
     assert sorted(str(f.outcome) for f in found) == ["fixed", "fixed", "new"]
+
+
+def test_a_fix_that_saved_nothing_more_was_not_to_save_0_ns():
+    saving = {"a": 18, "b": 0}
+    before = [finding(rule, saving=ns) for rule, ns in saving.items()]
+    said = render_diff(traceread.diff(*sides(before, [])), "text")
+    assert "saving 18 ns predicted; data wait fell by 17 ns" in said
+    assert "saving none predicted after the other fixes; data wait" in said

@@ -33,6 +33,12 @@ def test_unknown_extension(tmp_path, name):
     assert names(tmp_path) == []
 
 
+def test_a_missing_directory_is_named_with_the_command_that_makes_it(tmp_path):
+    with pytest.raises(OutputError) as caught:
+        write_text(tmp_path / "no such" / "report.md", "text")
+    assert caught.value.hint == f"mkdir -p '{tmp_path}/no such'"
+
+
 def test_unknown_format():
     with pytest.raises(OutputError, match="no format 'pdf'"):
         render(profiles.one_rank(), "pdf")

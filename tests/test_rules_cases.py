@@ -1,5 +1,6 @@
 import pytest
-from rule_cases import RIGHT, SILENT
+from rule_cases import RIGHT, SILENT, busy, loop
+from scripting import MS, US
 
 from traceread.rules import load_rules
 from traceread.rules.checking import check_rank
@@ -19,6 +20,13 @@ def listed(script, rule):
     report = script.report()
     assert [n.message for n in report.all_notices if n.slug == "rule-failed"] == []
     return [f for f in report.findings if f.rule == rule], report
+
+
+@pytest.mark.parametrize(("count", "rest"), [(5, " a step in the mean, in every step."), (2, " a step, in the one step.")])
+def test_a_single_step_is_no_mean(count, rest):
+    script = loop(lambda s, n: (busy(s, 4), s.launch(200 * US, f"kernel_{n}_gemm", call_ns=9 * MS), busy(s, 4)), count)
+    [finding] = listed(script, "code-loading")[0]
+    assert finding.why.endswith(rest)
 
 
 def test_every_rule_has_a_case_and_a_look_alike():

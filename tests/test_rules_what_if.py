@@ -67,4 +67,5 @@ def test_in_words():
     answer = report.what_if("data_wait=0,exposed_communication=50%")
     said = render_document(what_if_document(report, answer), "text")
     assert "With no data wait and exposed communication at 50.0 % a step takes" in " ".join(said.split())
+    assert said.rstrip().endswith("the unchanged steps are met exactly.")
     assert json.loads(json.dumps(answer.to_dict()))["keep"] == {"data_wait": 0.0, "exposed_communication": 0.5}

@@ -328,7 +328,8 @@ def _findings(diff: ReportDiff) -> Block | None:
             given = (
                 "" if f.achieved_ns is None or f.step_class is None else f"; {_class_title(f.step_class)} fell by {duration(f.achieved_ns)}"
             )
-            lines.append(f"saving: {duration(f.predicted_ns)} predicted{given}")
+            saving = f"{duration(f.predicted_ns)} predicted" if f.predicted_ns else "none predicted after the other fixes"
+            lines.append(f"saving: {saving}{given}")
         elif f.outcome is Outcome.REMAINING and f.before_ns is not None and f.after_ns is not None:
             lines.append(f"size: {duration(f.before_ns)} → {duration(f.after_ns)} {per}")
         elif f.after_ns:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import shlex
 from collections.abc import Iterator
 from pathlib import Path
 from typing import IO
@@ -55,7 +56,8 @@ def replacing_path(path: Path) -> Iterator[Path]:
         with _beside(target) as partial:
             yield partial
     except OSError as error:
-        raise OutputError(f"cannot write {path}: {error.strerror or error}", "choose another place with -o FILE") from None
+        hint = "choose another place" if target.parent.exists() else f"mkdir -p {shlex.quote(str(path.parent))}"
+        raise OutputError(f"cannot write {path}: {error.strerror or error}", hint) from None
 
 
 @contextlib.contextmanager

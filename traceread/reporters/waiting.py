@@ -281,8 +281,8 @@ def _basis(report: Report) -> Iterator[str]:
     counts = table.matches.counts()
     total = len(table.waiting.split)
     if len(report.ranks) > 1:
-        yield f"{counts.get(Unmatched.MATCHED, 0)} of {plural(total, 'collective')} matched."
-        others = [f"{count}: {reason.text}" for reason, count in counts.items() if reason]
+        yield f"{counts.get(Unmatched.MATCHED, 0):,} of {plural(total, 'collective')} matched."
+        others = [f"{count:,}: {reason.text}" for reason, count in counts.items() if reason]
         if others:
             yield f"Not matched: {'; '.join(others)}."
         yield from _clocks(table)

@@ -6,7 +6,7 @@ from traceread.report import Report
 from traceread.reporters.document import Document, Paragraph, Tone
 from traceread.reporters.headline import heading
 from traceread.rules.what_if import WhatIf
-from traceread.units import duration, percent
+from traceread.units import duration, part, percent
 
 
 def what_if_document(report: Report, answer: WhatIf) -> Document:
@@ -17,9 +17,10 @@ def what_if_document(report: Report, answer: WhatIf) -> Document:
     change = difference if saving else "the same"
     said = f"With {' and '.join(left)} a step takes {duration(answer.step_ns_then)} instead of {duration(answer.step_ns)}: {change}."
     blocks = [Paragraph(said, Tone.STRONG)]
-    error = f"the replay of the unchanged steps is off by {100 * answer.error:.1f} %"
     if answer.trusted:
-        blocks.append(Paragraph(f"Predicted by re-timing the recorded steps; {error}.", Tone.FAINT))
+        met = f"to {part(answer.error)}" if answer.error else "exactly"
+        blocks.append(Paragraph(f"Predicted by re-timing the recorded steps; the unchanged steps are met {met}.", Tone.FAINT))
     else:
+        error = f"the replay of the unchanged steps is off by {part(answer.error)}"
         blocks.append(Paragraph(f"Not to be trusted: {error}.", Tone.WARNING))
     return Document(heading(report), tuple(blocks))

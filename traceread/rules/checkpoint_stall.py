@@ -48,5 +48,5 @@ def checkpoint_stall(facts: Facts) -> Iterator[Finding]:
     yield Finding(
         title="training waits while a checkpoint is saved",
         loss=loss,
-        why=f"saving costs {facts.mean(lost)} in the mean; it happens {facts.steps_phrase(loss)}.",
+        why=f"saving costs {facts.mean(lost)}{facts.in_the_mean}; it happens {facts.steps_phrase(loss)}.",
     )

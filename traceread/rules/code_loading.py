@@ -43,5 +43,5 @@ def code_loading(facts: Facts) -> Iterator[Finding]:
     yield Finding(
         title="kernels are loaded when they are first launched",
         loss=loss,
-        why=f"loading code leaves the GPU idle for {facts.mean(lost)} in the mean, {facts.steps_phrase(loss)}.",
+        why=f"loading code leaves the GPU idle for {facts.mean(lost)}{facts.in_the_mean}, {facts.steps_phrase(loss)}.",
     )

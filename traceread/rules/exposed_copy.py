@@ -29,7 +29,7 @@ from collections.abc import Iterator
 from traceread.findings import Effort, Finding
 from traceread.model import Capability, Category, CopyKind
 from traceread.rules import LAST, Facts, rule
-from traceread.units import plural
+from traceread.units import duration, plural
 
 _DIRECTIONS = (
     ("copies to the GPU run alone", (CopyKind.HOST_TO_DEVICE,), ""),
@@ -57,7 +57,7 @@ def exposed_copy(facts: Facts) -> Iterator[Finding]:
             yield Finding(
                 title=title,
                 loss=loss,
-                why=f"{facts.mean(lost)} of {plural(count, 'copy', 'copies')}{facts.a_step} pass while nothing else runs, "
+                why=f"{plural(count, 'copy', 'copies')}{facts.a_step}, {duration(facts.per_step(lost))} of them while nothing else runs, "
                 f"{facts.steps_phrase(loss)}.",
                 fix=fix,
             )

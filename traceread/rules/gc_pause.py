@@ -50,6 +50,6 @@ def gc_pause(facts: Facts) -> Iterator[Finding]:
     yield Finding(
         title="Python's garbage collector stops the launching thread",
         loss=loss,
-        why=f"collections take {facts.mean(paused)} of host time in the mean, {facts.steps_phrase(loss)}; the GPU "
+        why=f"collections take {facts.mean(paused)} of host time{facts.in_the_mean}, {facts.steps_phrase(loss)}; the GPU "
         f"idles for {duration(facts.per_step(lost))} of it.",
     )

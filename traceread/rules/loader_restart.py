@@ -50,6 +50,6 @@ def loader_restart(facts: Facts) -> Iterator[Finding]:
     yield Finding(
         title="the data loader starts its workers again",
         loss=loss,
-        why=f"starting workers takes {facts.mean(starting)} in the mean, {facts.steps_phrase(loss)}, and leaves the "
+        why=f"starting workers takes {facts.mean(starting)}{facts.in_the_mean}, {facts.steps_phrase(loss)}, and leaves the "
         f"GPU idle for {duration(facts.per_step(lost))} of it.",
     )

@@ -45,5 +45,6 @@ def profiler_overhead(facts: Facts) -> Iterator[Finding]:
     yield Finding(
         title="the profiler itself stops the host",
         loss=loss,
-        why=f"{facts.mean(lost)} in the mean is the profiler's own work, {facts.steps_phrase(loss)}; a run without it does not have that.",
+        why=f"{facts.mean(lost)}{facts.in_the_mean} is the profiler's own work, {facts.steps_phrase(loss)}; "
+        "a run without it does not have that.",
     )
