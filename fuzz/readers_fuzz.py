@@ -239,7 +239,7 @@ def work(job: Work, offset: int, place: Path, done: Any, result: Any) -> None:
     os.nice(max(0, job.nice - os.nice(0)))
     gc.freeze()
     logging.disable(logging.CRITICAL)
-    signal.signal(signal.SIGALRM, _too_long)
+    signal.signal(signal.SIGPROF, _too_long)
     kineto = kineto_inputs.Mutator(kineto_inputs.generated() + kineto_inputs.cut_outs(REAL / "kineto"))
     nsys = nsys_inputs.Mutator(nsys_inputs.generated() + nsys_inputs.cut_outs(REAL / "nsys"))
     told, parent = Told(), os.getppid()
@@ -256,7 +256,7 @@ def work(job: Work, offset: int, place: Path, done: Any, result: Any) -> None:
         path.write_bytes(content)
         kind = "nsys" if is_nsys else "kineto"
         stage = "reading"
-        signal.setitimer(signal.ITIMER_REAL, job.limit_s)
+        signal.setitimer(signal.ITIMER_PROF, job.limit_s)
         try:
             error = (read_nsys if is_nsys else read_kineto)(path, rng, number)
             if error:
@@ -268,9 +268,9 @@ def work(job: Work, offset: int, place: Path, done: Any, result: Any) -> None:
                     stage = "analysis"
                     error = analyse(path, readable // job.analyse_every % HTML_EVERY == 0)
                     told.stages[f"{kind}: analysed" if not error else f"{kind}: not analysed, {error.split(':')[0]}"] += 1
-            signal.setitimer(signal.ITIMER_REAL, 0)
+            signal.setitimer(signal.ITIMER_PROF, 0)
         except BaseException as error:
-            signal.setitimer(signal.ITIMER_REAL, 0)
+            signal.setitimer(signal.ITIMER_PROF, 0)
             if isinstance(error, KeyboardInterrupt):
                 break
             _keep(told, job, number, path, f"{kind} {stage}: {_signature(error)}", traceback.format_exc())
@@ -386,7 +386,7 @@ def main() -> int:
     parser.add_argument("--minutes", type=float, default=1e6, help="stop after so many")
     parser.add_argument("--processes", type=int, default=1, help="how many at once (default: 1)")
     parser.add_argument("--analyse-every", type=int, default=100, help="of those that can be read; 0: none (default: 100)")
-    parser.add_argument("--limit", type=float, default=20.0, help="seconds for one input (default: 20)")
+    parser.add_argument("--limit", type=float, default=20.0, help="seconds of CPU for one input (default: 20)")
     parser.add_argument("--only", choices=("kineto", "nsys"), default="", help="inputs of one kind")
     parser.add_argument("--save", type=Path, default=Path("fuzz-findings"), help="folder for inputs that show something")
     parser.add_argument("--nice", type=int, default=19, help="how far back the processes stand for others (default: 19)")
