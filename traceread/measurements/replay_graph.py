@@ -18,7 +18,7 @@ from traceread.measurements.partition import Partition
 from traceread.measurements.replay_gpu import Edges, Waits, Work, find_edges, find_waits, order_work, time_work
 from traceread.measurements.replay_host import Nodes, host_program
 from traceread.measurements.steps import Steps, WindowKind
-from traceread.model import ActivityKind, FlagColumn, IntColumn, RangeKind, Table, Trace, column
+from traceread.model import ActivityKind, CodeColumn, FlagColumn, IntColumn, RangeKind, Table, Trace, column
 
 COMFORTABLE = 40_000
 """Activities that are replayed together; more steps than that are not needed for a mean."""
@@ -39,8 +39,8 @@ class HostIntervals(Table):
 class Ends(Table):
     """Which work ends which window."""
 
-    work: IntColumn = column("int64", "", "row of Work")
-    window: IntColumn = column("int64", "", "position among the replayed windows")
+    work: CodeColumn = column("int32", "", "row of Work")
+    window: CodeColumn = column("int32", "", "position among the replayed windows")
 
 
 @dataclass(frozen=True, eq=False)
@@ -184,7 +184,7 @@ def _ends(trace: Trace, steps: Steps, work: Work, first: int, last: int) -> Ends
     has_kernel = np.zeros(len(steps.windows), bool)
     has_kernel[window[kernel]] = True
     rows = np.flatnonzero(kernel | (mine & ~has_kernel[np.maximum(window, 0)]))
-    return Ends(rows, window[rows] - first)
+    return Ends(rows.astype(np.int32), (window[rows] - first).astype(np.int32))
 
 
 def _spans(steps: Steps, nodes: Nodes, first: int, last: int) -> Spans:

@@ -37,9 +37,9 @@ class Nodes(Table):
     start_ns: IntColumn = column("int64", "ns", "start of the call")
     end_ns: IntColumn = column("int64", "ns", "end of the call")
     thread: CodeColumn = column("int32", "", "position in Trace.threads")
-    call: IntColumn = column("int64", "", "position of the call in Trace.calls")
+    call: CodeColumn = column("int32", "", "position of the call in Trace.calls")
     begin_ns: IntColumn = column("int64", "ns", "start of the host time before it: end of the node before it, or of the giver")
-    giver: IntColumn = column("int64", "", "node of another thread that handed over, -1: none")
+    giver: CodeColumn = column("int32", "", "node of another thread that handed over, -1: none")
     own_ns: IntColumn = column("int64", "ns", "its length without waiting, for the GPU or for room in the queue")
     held: FlagColumn = column("int8", "", "1: it waited for room in the launch queue")
     blocks: FlagColumn = column("int8", "", "1: a blocking call")
@@ -105,9 +105,9 @@ def host_program(trace: Trace, launches: Launches, steps: Steps, rows: HostRows,
         start_ns=start,
         end_ns=stop,
         thread=thread,
-        call=call,
+        call=call.astype(np.int32),
         begin_ns=np.where(giver >= 0, stop[giver], since),
-        giver=giver,
+        giver=giver.astype(np.int32),
         own_ns=_own_time(trace, call, start, stop, held, blocks),
         held=held.astype(np.int8),
         blocks=blocks.astype(np.int8),
