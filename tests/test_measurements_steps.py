@@ -232,6 +232,24 @@ def test_projected_steps_follow_a_repeating_range():
     assert [w.duration_ns for w in steps.windows[1:]] == [MS] * 3
 
 
+def graphs(count, launches):
+    """`count` times so many launches of a graph of twenty kernels, each graph with kernels of its own."""
+    b = Build()
+    for i in range(count * launches):
+        b.call(i * MS, i * MS + 5 * US, "cudaGraphLaunch", correlation=1000 + i)
+        for k in range(20):
+            at = i * MS + 10 * US + k * 20 * US
+            b.activity(at, at + 19 * US, correlation=1000 + i, name=f"graph {i % launches} k{k % 10}")
+    return b
+
+
+def test_a_graph_is_one_launch_however_often_its_kernels_repeat():
+    assert analyse(graphs(1, 1).trace(), pattern="infer")[1].source is StepSource.WHOLE_CAPTURE
+    steps = analyse(graphs(3, 8).trace(), pattern="infer")[1]
+    assert steps.name == "period of 8 launches"
+    assert [w.duration_ns for w in steps.windows[1:]] == [8 * MS] * 2
+
+
 def test_nothing_repeats_nothing_is_inferred():
     b = Build()
     for k in range(30):

@@ -74,6 +74,7 @@ def _repeating_launches(trace: Trace, launches: Launches) -> HostSegments | None
         launches.known & (activities.kind == ActivityKind.KERNEL) | (launches.known & (activities.kind == ActivityKind.GRAPH))
     )
     kernels = kernels[np.lexsort((activities.start_ns[kernels], launches.start_ns[kernels]))]
+    kernels = kernels[np.sort(np.unique(launches.call[kernels], return_index=True)[1])]  # a graph is one launch of many kernels
     names = activities.name[kernels]
     period = _period(names)
     if period is None:
