@@ -248,6 +248,16 @@ def text(arguments):
     return out.getvalue()
 
 
+def test_where_some_is_not_split_causes_stand_in_their_own_table_alone():
+    paths = sorted(REAL.glob("*/fsdp_2gpu_before*"))
+    if not paths:
+        pytest.skip("the real capture is not here")
+    shown = text(["ranks", str(paths[0])])
+    assert "not split" in shown
+    assert "late because of" not in shown
+    assert " rank 1  launch-bound " in shown
+
+
 def test_the_command_names_the_straggler_and_why(late):
     shown = text(["ranks", str(late)])
     assert "rank 2" in shown

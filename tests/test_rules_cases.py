@@ -1,6 +1,6 @@
 import pytest
 from rule_cases import RIGHT, SILENT, busy, loop
-from scripting import MS, US
+from scripting import MS, US, CopyKind
 
 from traceread.rules import load_rules
 from traceread.rules.checking import check_rank
@@ -27,6 +27,12 @@ def test_a_single_step_is_no_mean(count, rest):
     script = loop(lambda s, n: (busy(s, 4), s.launch(200 * US, f"kernel_{n}_gemm", call_ns=9 * MS), busy(s, 4)), count)
     [finding] = listed(script, "code-loading")[0]
     assert finding.why.endswith(rest)
+
+
+def test_copies_to_the_host_are_checked_as_such():
+    script = loop(lambda s, n: (busy(s, 4), s.copy(2 * MS, CopyKind.DEVICE_TO_HOST), busy(s, 4)))
+    [finding] = listed(script, "exposed-copy")[0]
+    assert (finding.title, "batch" in finding.confirm) == ("copies to the host run alone", False)
 
 
 def test_every_rule_has_a_case_and_a_look_alike():

@@ -105,7 +105,7 @@ def _rank_table(table: RankTable) -> Table | None:
         *((Column("not split", right=True),) if not_split else ()),
         Column("last", right=True),
         Column("costs others", right=True),
-        Column("late because of", grows=True),
+        *(() if not_split else (Column("late because of", grows=True),)),  # there is no room for both; the table below says it too
     ]
     longest, middle = table.skew
     note = f"per step; longest/median without waiting: {ratio(longest, middle)} ({_reading(longest, middle)})"
@@ -121,6 +121,7 @@ def _rank_row(line: RankLine, unit: tuple[int, str], not_split: bool) -> tuple[s
         return duration((2 * ns + steps) // (2 * steps), unit)
 
     causes = [f"{cause.title} {percent(ns, line.charged_ns)}" for cause, ns in line.causes if 50 * ns >= line.charged_ns]
+    late = and_more(causes, 2, " · ") if 200 * line.charged_ns >= line.window_ns else ""
     return (
         f"{line.rank}",
         mean(line.window_ns),
@@ -130,7 +131,7 @@ def _rank_row(line: RankLine, unit: tuple[int, str], not_split: bool) -> tuple[s
         *((mean(line.not_split_ns),) if not_split else ()),
         f"{line.last} of {line.met}" if line.met else "n/a",
         mean(line.charged_ns),
-        and_more(causes, 2, " · ") if 200 * line.charged_ns >= line.window_ns else "",
+        *(() if not_split else (late,)),
     )
 
 

@@ -48,5 +48,5 @@ def allocator_churn(facts: Facts) -> Iterator[Finding]:
         title="device memory is allocated in the middle of steps",
         loss=loss,
         why=f"{plural(calls, 'call')} that allocate or free memory over {facts.all_steps} take "
-        f"{facts.mean(spent)} of host time and leave the GPU idle for {lost} of it.",
+        f"{facts.mean(spent)} of host time and leave the GPU idle for {lost}.",
     )

@@ -32,14 +32,15 @@ from traceread.rules import LAST, Facts, rule
 from traceread.units import duration, plural
 
 _DIRECTIONS = (
-    ("copies to the GPU run alone", (CopyKind.HOST_TO_DEVICE,), ""),
+    ("copies to the GPU run alone", (CopyKind.HOST_TO_DEVICE,), "", ""),
     (
         "copies to the host run alone",
         (CopyKind.DEVICE_TO_HOST,),
+        "Leave the copies out of some steps: these must be shorter by the saving.",
         "Copy into pinned memory on a stream of its own: record an event after the work, let the side stream wait for it, copy with "
         "non_blocking=True and tensor.record_stream, and read the buffer when the copy's event is done; copy less, or less often.",
     ),
-    ("copies run alone", (CopyKind.UNKNOWN, CopyKind.HOST_TO_HOST), ""),
+    ("copies run alone", (CopyKind.UNKNOWN, CopyKind.HOST_TO_HOST), "", ""),
 )
 
 
@@ -47,7 +48,7 @@ _DIRECTIONS = (
 def exposed_copy(facts: Facts) -> Iterator[Finding]:
     """One finding per direction."""
     a = facts.trace.activities
-    for title, kinds, fix in _DIRECTIONS:
+    for title, kinds, confirm, fix in _DIRECTIONS:
         which = a.category == Category.COPY
         which &= sum((a.copy_kind == k for k in kinds), which & False)
         loss = facts.work_loss(which)
@@ -59,5 +60,6 @@ def exposed_copy(facts: Facts) -> Iterator[Finding]:
                 loss=loss,
                 why=f"{plural(count, 'copy', 'copies')}{facts.a_step}, {duration(facts.per_step(lost))} of them while nothing else runs, "
                 f"{facts.steps_phrase(loss)}.",
+                confirm=confirm,
                 fix=fix,
             )

@@ -51,5 +51,5 @@ def gc_pause(facts: Facts) -> Iterator[Finding]:
         title="Python's garbage collector stops the launching thread",
         loss=loss,
         why=f"collections take {facts.mean(paused)} of host time{facts.in_the_mean}, {facts.steps_phrase(loss)}; the GPU "
-        f"idles for {duration(facts.per_step(lost))} of it.",
+        f"idles for {duration(facts.per_step(lost))}.",
     )

@@ -51,5 +51,5 @@ def loader_restart(facts: Facts) -> Iterator[Finding]:
         title="the data loader starts its workers again",
         loss=loss,
         why=f"starting workers takes {facts.mean(starting)}{facts.in_the_mean}, {facts.steps_phrase(loss)}, and leaves the "
-        f"GPU idle for {duration(facts.per_step(lost))} of it.",
+        f"GPU idle for {duration(facts.per_step(lost))}.",
     )

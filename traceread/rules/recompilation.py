@@ -49,5 +49,5 @@ def recompilation(facts: Facts) -> Iterator[Finding]:
         title="code is compiled again in the middle of training",
         loss=loss,
         why=f"compilation takes {facts.mean(spent)} of host time{facts.in_the_mean}, {facts.steps_phrase(loss)}, and leaves "
-        f"the GPU idle for {duration(facts.per_step(lost))} of it.",
+        f"the GPU idle for {duration(facts.per_step(lost))}.",
     )

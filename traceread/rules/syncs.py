@@ -42,7 +42,7 @@ def wait_findings(facts: Facts, waits: Iterator[Blocked], title: str, why: str, 
     yield Finding(
         title=title,
         loss=replace(loss, names=tuple(w.title for w in found[:3] if w.title)),
-        why=f"{why}: {numbers} and leave the GPU idle for {lost} of it.",
+        why=f"{why}: {numbers} and leave the GPU idle for {lost}.",
         **more,  # type: ignore[arg-type]
     )
 
