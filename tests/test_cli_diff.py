@@ -236,9 +236,13 @@ def test_reports_have_gates_on_findings(capsys, arguments, code):
     assert main(["report", AFTER, "-q", *arguments]) == DONE
 
 
-def test_a_rule_that_does_not_exist(capsys):
-    assert main(["report", AFTER, "--fail-on", "colour"]) == COULD_NOT
-    assert "'colour' is neither a rule nor a severity" in capsys.readouterr().err
+def test_a_rule_that_does_not_exist_is_refused_before_anything_is_shown_or_kept(capsys, tmp_path):
+    database = tmp_path / "runs.db"
+    assert main(["report", AFTER, "--fail-on", "colour", "--db", str(database)]) == COULD_NOT
+    assert not database.exists()
+    said = capsys.readouterr()
+    assert said.out == ""
+    assert "'colour' is neither a rule nor a severity" in said.err
 
 
 def test_findings_in_junit(tmp_path, capsys):

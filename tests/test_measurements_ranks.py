@@ -24,6 +24,7 @@ from traceread.reporters.losses import exposed_split
 from traceread.simulate import Capture, Job, phases, scenarios, simulate, write_run
 
 SCHEMAS = Path(__file__).parents[1] / "docs" / "json-schema"
+SAMPLES = Path(__file__).parents[1] / "sample_traces"
 
 
 def analyze(*paths):
@@ -255,7 +256,13 @@ def test_where_some_is_not_split_causes_stand_in_their_own_table_alone():
     shown = text(["ranks", str(paths[0])])
     assert "not split" in shown
     assert "late because of" not in shown
+    assert "all-to-all (group not recorded) in whole capture: rank 0 waits" in " ".join(shown.split())
     assert " rank 1  launch-bound " in shown
+
+
+def test_hardly_any_waiting_is_not_at_least_hardly_any():
+    said = " ".join(text(["ranks", str(SAMPLES / "llama7b" / "before-kineto")]).split())
+    assert "The 4 ranks spend < 0.1 % of their steps waiting" in said
 
 
 def test_the_command_names_the_straggler_and_why(late):

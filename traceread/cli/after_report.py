@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import argparse
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from traceread.cli.gates import add_gates, report_gates
 
 if TYPE_CHECKING:
+    from traceread.comparison.gates import GateResult
+    from traceread.findings import Finding, Skipped
     from traceread.report import Report
 
 
@@ -23,11 +26,20 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     group.add_argument("--commit", metavar="ID", help="what ran (default: what continuous integration says)")
 
 
+def check_options(args: argparse.Namespace) -> None:
+    """Nothing comes back; asked before anything is read, shown or appended.
+
+    Raises:
+        ComparisonError: `--fail-on` names neither a rule nor a severity.
+    """
+    _gates_on((), (), 0, args.fail_on)
+
+
 def after_report(args: argparse.Namespace, report: Report) -> int:
     """The exit code, once the report is appended and its gates are checked.
 
     Raises:
-        ComparisonError: `--fail-on` names neither a rule nor a severity, or there is nothing to append.
+        ComparisonError: there is nothing to append.
         InputError: the database cannot be used.
     """
     if args.db is not None:
@@ -37,11 +49,15 @@ def after_report(args: argparse.Namespace, report: Report) -> int:
         new = append(args.db, entry_of(side_of(report), args.job, args.commit))
         if not args.quiet:
             print(f"traceread: {'appended to' if new else 'already in'} {args.db}", file=sys.stderr)
-    if not args.fail_on:
-        return report_gates(args, (), report.title)
+    step = report.summary.mean_ns if report.summary else 0
+    gates = _gates_on(report.findings, report.skipped, step, args.fail_on) if args.fail_on else ()
+    return report_gates(args, gates, report.title)
+
+
+def _gates_on(findings: Sequence[Finding], skipped: Sequence[Skipped], step_ns: int, wanted: Sequence[str]) -> tuple[GateResult, ...]:
+    if not wanted:
+        return ()
     from traceread.comparison.gates import check_findings
     from traceread.rules import load_rules
 
-    rules = [rule.id for rule in load_rules()[0]]
-    step = report.summary.mean_ns if report.summary else 0
-    return report_gates(args, check_findings(report.findings, report.skipped, step, args.fail_on, rules), report.title)
+    return check_findings(findings, skipped, step_ns, wanted, [rule.id for rule in load_rules()[0]])

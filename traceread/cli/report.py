@@ -46,6 +46,7 @@ def run(args: argparse.Namespace) -> int:
     from traceread.cli.output import output_of
 
     output = output_of(args)
+    after_report.check_options(args)
     report = load_report(args)
     if args.what_if is not None:
         output.write(_answer(report, args.what_if, output))

@@ -72,7 +72,7 @@ def ranks_headline(report: Report) -> Iterator[str]:
         return
     bubbles = sum(ns for _, cause, ns in table.lost if cause is Cause.BUBBLE)
     share = percent(table.waiting_ns, table.window_ns)
-    least = "at least " if any(line.lower_bound for line in table.lines) else ""
+    least = "at least " if any(line.lower_bound for line in table.lines) and not share.startswith("<") else ""
     yield f"The {len(report.ranks)} ranks spend {least}{share} of their steps waiting for each other with nothing to hide it."
     if table.straggler is not None:
         yield straggler_sentence(table.straggler)
@@ -225,7 +225,9 @@ def wait_listing(table: RankTable) -> Listing | None:
             for rank, cause, ns in w.causes
             if 50 * ns >= w.wait_ns
         ]
-        line = f"{w.operation.title} of {shorten(w.group, 40)}{where}: rank {w.first} waits {duration(w.wait_ns)} for rank {w.last}"
+        group = shorten(w.group, 40)
+        of = f" ({group})" if group.startswith("group not recorded") else f" of {group}"
+        line = f"{w.operation.title}{of}{where}: rank {w.first} waits {duration(w.wait_ns)} for rank {w.last}"
         entries.append((line, f"why: {and_more(causes, 3, ' · ')}; all ranks together wait {duration(w.total_ns)}"))
     return Listing("longest waits", tuple(entries))
 
