@@ -22,6 +22,13 @@ def listed(script, rule):
     return [f for f in report.findings if f.rule == rule], report
 
 
+@pytest.mark.parametrize("rule", ["allocator-churn", "code-loading", "loader-restart", "recompilation"])
+def test_what_the_first_step_alone_does_not_tell_is_not_looked_at(rule):
+    report = loop(lambda s, n: busy(s, 4), 1).report()
+    assert {s.rule: s.reason for s in report.skipped}[rule] == "the first step alone does not tell"
+    assert rule not in {s.rule for s in loop(lambda s, n: busy(s, 4), 3).report().skipped}
+
+
 @pytest.mark.parametrize(("count", "rest"), [(5, " a step in the mean, in every step."), (2, " a step, in the one step.")])
 def test_a_single_step_is_no_mean(count, rest):
     script = loop(lambda s, n: (busy(s, 4), s.launch(200 * US, f"kernel_{n}_gemm", call_ns=9 * MS), busy(s, 4)), count)

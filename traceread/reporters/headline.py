@@ -99,7 +99,7 @@ def headline(report: Report) -> tuple[str, ...]:
     late = report.rank_table.straggler
     fixed = fixes_sentence(report)
     rest = [fixed] if fixed else []
-    return (" ".join(said), *_loss_sentences(summary, critical), *(() if late is None else (straggler_sentence(late),)), *rest)
+    return (" ".join(said), *_loss_sentences(report, summary, critical), *(() if late is None else (straggler_sentence(late),)), *rest)
 
 
 def _step_sentences(report: Report, summary: Summary, critical: RankReport) -> Iterator[str]:
@@ -128,13 +128,13 @@ def _step_sentences(report: Report, summary: Summary, critical: RankReport) -> I
     yield f"In the mean, for {computes}."
 
 
-def _loss_sentences(summary: Summary, critical: RankReport) -> Iterator[str]:
+def _loss_sentences(report: Report, summary: Summary, critical: RankReport) -> Iterator[str]:
     largest = largest_loss(summary)
     if largest is None:
         return
     reasons = idle_reasons(critical, summary.steps)
     if 100 * summary.class_ns[largest] < summary.mean_ns:
-        yield "No loss is as large as 1 %."
+        yield f"No loss of rank {critical.rank} itself is as large as 1 %." if len(report.ranks) > 1 else "No loss is as large as 1 %."
     else:
         yield f"The largest loss is {_loss(largest, summary, main_cause(largest, critical, reasons))}."
     if largest in _NOT_A_CAUSE:

@@ -64,6 +64,7 @@ class Rule:
         turn: rules with a smaller one look first; what they find is no longer there for the others.
         manual: what it means, how to confirm it, what to do: the docstring of its module.
         compares_ranks: it is given `JobFacts` once, not `Facts` for every rank.
+        beyond_first_step: it does not judge by the first step alone, with everything that happens once.
     """
 
     id: str
@@ -73,6 +74,7 @@ class Rule:
     turn: int
     manual: str
     compares_ranks: bool = False
+    beyond_first_step: bool = False
 
     @property
     def title(self) -> str:
@@ -87,12 +89,13 @@ def rule(
     effort: Effort = Effort.CODE,
     turn: int = SPECIFIC,
     compares_ranks: bool = False,
+    beyond_first_step: bool = False,
 ) -> Callable[[Check], Rule]:
     """A decorator that makes a rule of a generator of findings; the manual is the docstring of the module it stands in."""
 
     def decorate(check: Check) -> Rule:
         manual = sys.modules[check.__module__].__doc__ or check.__doc__ or ""
-        return Rule(id, check, frozenset(needs), effort, turn, manual, compares_ranks)
+        return Rule(id, check, frozenset(needs), effort, turn, manual, compares_ranks, beyond_first_step)
 
     return decorate
 

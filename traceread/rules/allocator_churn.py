@@ -32,11 +32,9 @@ from traceread.rules.syncs import FREES_MEMORY, waits_titled
 from traceread.units import duration, plural
 
 
-@rule("allocator-churn", needs={Capability.ACTIVITIES, Capability.LAUNCHES}, effort=Effort.SETTING)
+@rule("allocator-churn", needs={Capability.ACTIVITIES, Capability.LAUNCHES}, effort=Effort.SETTING, beyond_first_step=True)
 def allocator_churn(facts: Facts) -> Iterator[Finding]:
     """One finding for all allocation and freeing."""
-    if facts.only_first_step:
-        return
     found = [*facts.blocked(StepClass.ALLOCATION), *waits_titled(facts, FREES_MEMORY)]
     loss = sum((b.loss for b in found), Loss())
     spent = sum(b.ns for b in found)

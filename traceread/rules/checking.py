@@ -38,6 +38,9 @@ def check_rank(facts: Facts, rules: Collection[Rule]) -> RankFindings:
         if missing:
             skipped.append(_not_looked(rule, missing))
             continue
+        if rule.beyond_first_step and facts.only_first_step:
+            skipped.append(Skipped(rule.id, "the first step alone does not tell"))
+            continue
         try:
             for finding in rule.check(facts):
                 findings.append(_complete(facts, rule, finding))

@@ -29,11 +29,9 @@ from traceread.model import Capability
 from traceread.rules import GENERAL, Facts, Loss, rule
 
 
-@rule("code-loading", needs={Capability.ACTIVITIES, Capability.LAUNCHES}, effort=Effort.SETTING, turn=GENERAL)
+@rule("code-loading", needs={Capability.ACTIVITIES, Capability.LAUNCHES}, effort=Effort.SETTING, turn=GENERAL, beyond_first_step=True)
 def code_loading(facts: Facts) -> Iterator[Finding]:
     """One finding for all loading in steps after the first."""
-    if facts.only_first_step:
-        return
     loss = sum((b.loss for b in facts.blocked(StepClass.COMPILE)), Loss())
     first = facts.idle_rows(StepClass.COMPILE, (Reason.CODE_LOADING,), lead_in=True)
     loss = loss + facts.host_loss(facts.sources(first), first)

@@ -35,11 +35,13 @@ _STARTS = r"torch/utils/data/dataloader\.py\(\d+\): (?:__init__|_get_iterator|_r
 _IDLE = (StepClass.DATA_WAIT, StepClass.LAUNCH_BOUND, StepClass.UNATTRIBUTED)
 
 
-@rule("loader-restart", needs={Capability.ACTIVITIES, Capability.LAUNCHES, Capability.STACKS}, effort=Effort.SETTING)
+@rule(
+    "loader-restart", needs={Capability.ACTIVITIES, Capability.LAUNCHES, Capability.STACKS}, effort=Effort.SETTING, beyond_first_step=True
+)
 def loader_restart(facts: Facts) -> Iterator[Finding]:
     """One finding for all starts of workers."""
     starts = facts.ranges_named(_STARTS, (RangeKind.PYTHON,))
-    if not len(starts) or facts.only_first_step:
+    if not len(starts):
         return
     idle = np.sort(np.concatenate([facts.idle_inside(facts.idle_rows(c), starts) for c in _IDLE]))
     loss = facts.host_loss(starts, idle)

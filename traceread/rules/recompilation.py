@@ -34,11 +34,9 @@ from traceread.units import duration
 _COMPILER = re.compile(r"dynamo|inductor|compil|autotun|triton|AsyncCompile", re.IGNORECASE)
 
 
-@rule("recompilation", needs={Capability.ACTIVITIES, Capability.LAUNCHES}, effort=Effort.CODE)
+@rule("recompilation", needs={Capability.ACTIVITIES, Capability.LAUNCHES}, effort=Effort.CODE, beyond_first_step=True)
 def recompilation(facts: Facts) -> Iterator[Finding]:
     """One finding for all compilation in steps after the first."""
-    if facts.only_first_step:
-        return
     found = [b for b in facts.blocked(StepClass.COMPILE) if _COMPILER.search(b.title)]
     loss = sum((b.loss for b in found), Loss())
     lost = facts.loss_total_ns(loss)
