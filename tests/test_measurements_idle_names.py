@@ -78,3 +78,11 @@ def test_a_child_that_ends_after_its_parent_by_a_rounding_is_still_its_child(bey
     b.call(20 * US, 90 * US, "cudaStreamSynchronize").kernel(0, 30 * US, launch=(-10 * US, -5 * US))
     b.kernel(MS, 2 * MS, launch=(200 * US, 210 * US))
     assert (StepClass.HOST_SYNC, Reason.HOST_BLOCKED, f"cudaStreamSynchronize in {named}") in reasons(b)
+
+
+@pytest.mark.parametrize(("thread", "length", "name"), [(1, MS, "GC: 2 increments"), (3, MS, "GC: 2 increments"), (1, 400 * US, "")])
+def test_host_code_that_is_mostly_garbage_collection_is_named(thread, length, name):
+    b = Build().kernel(0, 10 * US, launch=(-10 * US, -5 * US))
+    b.range(10 * US, 10 * US + length, "GC: 2 increments", thread=thread).op(10 * US, 10 * US + MS)
+    b.kernel(10 * US + MS, 2 * MS, launch=(10 * US + MS - 1, 10 * US + MS))
+    assert reasons(b)[StepClass.LAUNCH_BOUND, Reason.HOST_EXECUTION, name] == MS - 1

@@ -163,7 +163,8 @@ def _piece_names(trace: Trace, idle: Idle, piece: int, thread: int) -> list[str]
         covering = _covering(trace, thread, start, end, (RangeKind.PYTHON, RangeKind.ANNOTATION, RangeKind.OS))
         return covering[-1:]
     if reason is Reason.HOST_EXECUTION:
-        return _collecting(trace, start, end)
+        collection = int(_collections(trace, np.array([start]), np.array([end]))[0])
+        return [trace.names[trace.ranges.name[collection]]] if collection >= 0 else []
     return []
 
 
@@ -175,13 +176,18 @@ def _covering(trace: Trace, thread: int, start: int, end: int, kinds: tuple[Rang
     return [trace.names[code] for code in r.name[mine].tolist()]
 
 
-def _collecting(trace: Trace, start: int, end: int) -> list[str]:
-    """The range of a garbage collection that fills most of an interval: on any thread, for it stops all of them."""
+def _collections(trace: Trace, start: IntColumn, end: IntColumn) -> npt.NDArray[np.int64]:
+    """For each interval the range of the garbage collection that fills most of it, on any thread, for it stops all of them; -1: none."""
     r = trace.ranges
-    kinds = (int(RangeKind.ANNOTATION), int(RangeKind.PYTHON))
-    mine = np.flatnonzero((r.start_ns < end) & (r.end_ns > start) & np.isin(r.kind, kinds))
-    mine = mine[2 * (np.minimum(r.end_ns[mine], end) - np.maximum(r.start_ns[mine], start)) >= end - start]
-    return [name for code in r.name[mine].tolist() if _GARBAGE.search(name := trace.names[code])][:1]
+    named = np.array([_GARBAGE.search(name) is not None for name in trace.names], bool)
+    collections = np.flatnonzero(named[r.name] & np.isin(r.kind, (int(RangeKind.ANNOTATION), int(RangeKind.PYTHON))))
+    if not len(collections):
+        return np.full(len(start), -1)
+    middle = start + (end - start) // 2  # what fills most of an interval holds its middle
+    last = np.searchsorted(r.start_ns[collections], middle, side="right") - 1
+    one = collections[np.maximum(last, 0)]
+    filled = np.minimum(r.end_ns[one], end) - np.maximum(r.start_ns[one], start)
+    return np.where((last >= 0) & (2 * filled >= end - start), one, -1)
 
 
 def open_ranges(trace: Trace, thread: int, at: int, kinds: tuple[RangeKind, ...]) -> tuple[str, ...]:
@@ -212,9 +218,13 @@ class IdleNames:
 
 
 def name_idle(trace: Trace, steps: Steps, idle: Idle) -> IdleNames:
-    """What the sources of the idle rows are called; calls that block come with the op that made them."""
-    sources, at = intervals.distinct(idle.source)
+    """What the sources of the idle rows are called; blocking calls come with the op that made them, host code only if it collects garbage."""
     calls = len(trace.calls)
+    source = idle.source.copy()
+    executing = np.flatnonzero(idle.reason == Reason.HOST_EXECUTION)
+    collection = _collections(trace, idle.start_ns[executing], idle.end_ns[executing])
+    source[executing] = np.where(collection >= 0, calls + collection, source[executing])
+    sources, at = intervals.distinct(source)
     is_call = (sources >= 0) & (sources < calls)
     name = np.full(len(sources), -1, np.int64)
     name[is_call] = trace.calls.name[sources[is_call]]
