@@ -218,7 +218,7 @@ class IdleNames:
 
 
 def name_idle(trace: Trace, steps: Steps, idle: Idle) -> IdleNames:
-    """What the sources of the idle rows are called; blocking calls come with the op that made them, host code only if it collects garbage."""
+    """What the sources of the idle rows are called; blocking calls with the op that made them, host code only if it collects garbage."""
     calls = len(trace.calls)
     source = idle.source.copy()
     executing = np.flatnonzero(idle.reason == Reason.HOST_EXECUTION)
