@@ -34,13 +34,13 @@ def one(state: object, name: str, folder: Path, whole_s: float, rng: random.Rand
         code, err = faults.run(command, folder, largest_file=int(10 ** rng.uniform(2.3, 6)))
         assert code in (0, 1), (code, err)
         assert "[internal]" not in err, err
-        state.check(done=False)  # type: ignore[attr-defined]
+        state.check(done=False)
     else:
         number = signal.SIGKILL if how == "kill" else signal.SIGINT
         code, err = faults.run(command, folder, after_s=rng.uniform(0, 1.1 * whole_s), how=number)
         assert code in (0, -signal.SIGKILL if how == "kill" else 130), (code, err)
         assert how == "kill" or "Traceback" not in err or "Exception ignored" in err, err  # in a callback of Python's own
-        state.check(done=code == 0)  # type: ignore[attr-defined]
+        state.check(done=code == 0)
     return f"{how}, exit code {code}"
 
 

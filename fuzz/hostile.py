@@ -69,7 +69,7 @@ def cases() -> dict[str, Case]:
         "names-in-export": Case(lambda path, _: h.nasty_export(path), 0, "a.sqlite"),
         "secrets": Case(lambda path, _: h.secret_export(path), 0, "a.sqlite"),
         **{
-            f"sql-{how}": Case(lambda path, _, how=how: h.odd_database(path, how), 0, "a.sqlite", arguments=("info",))  # type: ignore[misc]
+            f"sql-{how}": Case(lambda path, _, how=how: h.odd_database(path, how), 0, "a.sqlite", arguments=("info",))
             for how in ("view", "trigger", "virtual", "generated", "index")
         },
     }

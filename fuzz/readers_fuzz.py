@@ -134,6 +134,8 @@ def attempt(function: Any, *args: Any) -> tuple[Any, str]:
     except TracereadError as error:
         if not error.message.strip() or not error.slug:
             raise Finding(f"{type(error).__name__} without a message") from error
+        if error.slug == "internal":
+            raise Finding(f"unexpected: {error.message}") from error
         return None, f"{type(error).__name__} [{error.slug}]: {error.message} | {error.hint}"
 
 
