@@ -107,6 +107,17 @@ Program = Generator[tuple[int, int], int, tuple[list[int], list[int]]]
 """Yields (row, start) of an activity that meets others and is sent when it can go on; returns the ends of activities and nodes."""
 
 
+def replay_error(replayed_ns: Sequence[int], measured_ns: Sequence[int]) -> float:
+    """Summed absolute differences of steps over their measured length; 0 without any."""
+    whole = sum(measured_ns)
+    return sum(abs(a - b) for a, b in zip(replayed_ns, measured_ns, strict=True)) / whole if whole else 0.0
+
+
+def mean_saving(before_ns: Sequence[int], after_ns: Sequence[int]) -> int:
+    """Mean ns by which steps got shorter, rounded down."""
+    return (sum(before_ns) - sum(after_ns)) // len(before_ns) if before_ns else 0
+
+
 class Replay:
     """Re-times the graph of one rank, with things taken away or as it is.
 
@@ -145,8 +156,7 @@ class Replay:
     @property
     def error(self) -> float:
         """How far the unchanged replay is from what was measured: summed absolute differences of the steps over their length."""
-        whole = sum(self.measured_ns)
-        return sum(abs(a - b) for a, b in zip(self.step_ns, self.measured_ns, strict=True)) / whole if whole else 0.0
+        return replay_error(self.step_ns, self.measured_ns)
 
     @property
     def trusted(self) -> bool:
@@ -155,8 +165,7 @@ class Replay:
 
     def saving(self, removals: Sequence[Removal]) -> int:
         """Mean ns per step that go with all of these; negative where the step gets longer."""
-        count = len(self.step_ns)
-        return (sum(self.step_ns) - sum(self.steps_without(removals))) // count if count else 0
+        return mean_saving(self.step_ns, self.steps_without(removals))
 
     def steps_without(self, removals: Sequence[Removal]) -> list[int]:
         """The length of each window that counts, with all of these taken away."""

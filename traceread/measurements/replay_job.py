@@ -12,7 +12,7 @@ import numpy as np
 from traceread.measurements.clocks import Clocks
 from traceread.measurements.collectives import ROOTED, SYMMETRIC
 from traceread.measurements.matching import Matches
-from traceread.measurements.replay import ERROR_LIMIT, Join, Program, Removal, Replay
+from traceread.measurements.replay import ERROR_LIMIT, Join, Program, Removal, Replay, mean_saving, replay_error
 from traceread.measurements.replay_graph import ReplayGraph
 from traceread.measurements.replay_host import NEVER
 from traceread.measurements.waiting import Split, Waiting
@@ -191,8 +191,7 @@ class JobReplay:
     @property
     def error(self) -> float:
         """How far the unchanged replay is from what was measured: summed absolute differences of the steps over their length."""
-        whole = sum(self.measured_ns)
-        return sum(abs(a - b) for a, b in zip(self.step_ns, self.measured_ns, strict=True)) / whole if whole else 0.0
+        return replay_error(self.step_ns, self.measured_ns)
 
     @property
     def trusted(self) -> bool:
@@ -201,8 +200,7 @@ class JobReplay:
 
     def saving(self, removals: Sequence[JobRemoval]) -> int:
         """Mean ns per step of the critical rank that go with all of these; negative where the step gets longer."""
-        count = len(self.step_ns)
-        return (sum(self.step_ns) - sum(self.steps_without(removals))) // count if count else 0
+        return mean_saving(self.step_ns, self.steps_without(removals))
 
     def steps_without(self, removals: Sequence[JobRemoval]) -> list[int]:
         """The length of each window of the critical rank that counts, with all of these taken away."""
