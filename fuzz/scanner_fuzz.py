@@ -17,8 +17,11 @@ import shutil
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterable
 from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from traceread.readers.whole_events import WholeEvents
 
 ROOT = Path(__file__).parents[1]
 SOURCE = ROOT / "traceread" / "readers" / "_scanner.pyx"
@@ -88,17 +91,10 @@ def run(directory: Path, seconds: int, inputs: list[str]) -> int:
     return subprocess.run([sys.executable, __file__, *(inputs or [*options, str(corpus)])], env=env).returncode
 
 
-def taken_out(texts: Iterable[bytes]) -> str:
-    """What is taken out of single events beside their columns, comparable."""
-    from traceread.readers.kineto_collectives import CollectiveEvents
-    from traceread.readers.kineto_matrices import MatrixEvents
-
-    collectives, matrices = CollectiveEvents(), MatrixEvents()
-    for text in texts:
-        collectives.look(text)
-        matrices.look(text)
-    records, groups = collectives.table(lambda process, thread: 0, 0, {}, 0)
-    columns = (*records.columns(), *matrices.table(lambda process, thread: 0, 0).columns())
+def taken_out(whole: WholeEvents) -> str:
+    """What was taken out of single events beside their columns, comparable."""
+    records, groups = whole.collectives.table(lambda process, thread: 0, 0, {}, 0)
+    columns = (*records.columns(), *whole.matrices.table(lambda process, thread: 0, 0).columns())
     return repr((groups, [(name, values.tolist()) for name, values in columns]))
 
 
@@ -106,6 +102,7 @@ def check(text: bytes) -> None:
     """Fails where the scanner makes something else of a text than the typed decoder."""
     from traceread.readers import scanner
     from traceread.readers.event_columns import Columns, decoded_many
+    from traceread.readers.whole_events import WholeEvents
 
     scan = scanner.scan(text, 0, len(text), scanner.room(0, len(text)))
     if scan is None:
@@ -122,8 +119,11 @@ def check(text: bytes) -> None:
         assert getattr(batch, field.name).tolist() == getattr(expected, field.name).tolist(), field.name
     for name in ("names", "categories", "tracks", "labels", "events"):
         assert repr(getattr(ours, name)) == repr(getattr(theirs, name)), name
-    shown = (*scan.told.collectives, *scan.told.operators)
-    assert taken_out(shown) == taken_out([text]), "events taken out whole"
+    alone, together = WholeEvents(), WholeEvents()
+    for event in (*scan.told.collectives, *scan.told.operators):
+        alone.look(event)
+    together.look(text, [event.name for event in events])
+    assert taken_out(alone) == taken_out(together), "events taken out whole"
 
 
 def fuzz(directory: str) -> None:

@@ -13,6 +13,8 @@ import kineto_inputs
 import nsys_inputs
 import readers_fuzz
 
+from traceread.readers import kineto as kineto_reader
+
 
 @pytest.fixture(scope="module")
 def kineto():
@@ -74,3 +76,27 @@ def test_inputs_depend_on_their_number_alone(kineto, nsys):
     for mutator in (kineto, nsys):
         assert mutator.make(random.Random(5)) == mutator.make(random.Random(5))
     assert len({kineto.make(random.Random(n)) for n in range(30)}) > 20
+
+
+NEST = b'{"a":' * 200 + b"1" + b"}" * 200
+OPERATOR = b'{"ph":"X","cat":"cpu_op","pid":1,"tid":1,"ts":%d,"dur":%s%s,"args":{%s"Input Dims":[[8,4],[4,2]]},"name":"aten::mm"}'
+
+
+@pytest.mark.parametrize(
+    "odd",
+    [
+        OPERATOR % (5, NEST, b"", b""),
+        OPERATOR % (5, b"50", b"", b'"External id":' + NEST + b',"External id":1,'),
+        OPERATOR % (5, b"50", b',"Collective name":' + NEST, b""),
+        OPERATOR % (5, b"50", b"", b'"Collective name":' + NEST + b","),
+        OPERATOR % (5, b"50", b',"x":[' + OPERATOR % (6, b"7", b"", b"") + b"]", b""),
+    ],
+)
+def test_what_is_around_an_operator_does_not_hide_it(odd, tmp_path):
+    path = tmp_path / "a.json"
+    events = [OPERATOR % (100 * i, b"50", b"", b"") for i in range(30)]
+    path.write_bytes(b"[" + b",".join([*events[:15], odd, *events[15:]]) + b"]")
+    for seed in range(8):  # chunks of several lengths
+        assert readers_fuzz.read_kineto(path, random.Random(seed), 0) == ""
+    [trace] = kineto_reader.read(path)
+    assert len(trace.matrix_ops) in (30, 31)

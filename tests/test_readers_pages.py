@@ -153,13 +153,17 @@ def test_columns_in_any_order_and_twice(tmp_path):
 
 
 def test_conditions_are_those_of_sqlite(tmp_path):
-    rows = [(i if i % 7 else None, i % 5) for i in range(-400, 400)]
+    smallest = -(1 << 63)
+    rows = [(i if i % 7 else None, i % 5) for i in range(-400, 400)] + [(smallest + i, None) for i in range(3)]
     path = write(tmp_path / "a", "CREATE TABLE t (a INTEGER, b INTEGER)", rows=rows)
     for where in (
         [Among("a", (1, 2, 300))],
         [Among("a", (0, 256), cleared=0xFF)],
         [Among("a", (-256,), cleared=0xFF)],
         [Among("a", (1, 2), negated=True)],
+        [Among("a", (smallest, smallest + 1))],
+        [Among("a", (smallest,), cleared=0xFF)],
+        [Among("a", (smallest, 5), negated=True)],
         [Among("a", (5, 10, 15)), Among("b", (0,))],
         [Among("a", (99999,))],
         [Among("b", ())],

@@ -19,9 +19,8 @@ from traceread.errors import TracereadError
 from traceread.readers import kineto, scanner
 from traceread.readers.event_columns import Columns, decoded_many
 from traceread.readers.json_events import EventReader
-from traceread.readers.kineto_collectives import CollectiveEvents
-from traceread.readers.kineto_matrices import MatrixEvents
 from traceread.readers.options import ReadOptions
+from traceread.readers.whole_events import WholeEvents
 
 TRACES = Path(__file__).parents[2] / "shared" / "traces" / "kineto"
 
@@ -30,15 +29,15 @@ pytestmark = pytest.mark.skipif(not scanner.is_available(), reason=f"reads with:
 
 def said(text, chunk=1 << 20, **options):
     """Everything an EventReader says about a text, and what it shows to whoever looks for collectives, comparable."""
-    collectives = CollectiveEvents()
+    whole = WholeEvents()
     blocks = [text[i : i + chunk] for i in range(0, len(text), chunk)]
-    reader = EventReader(blocks, ReadOptions(chunk_bytes=chunk, **options), collectives.look)
+    reader = EventReader(blocks, ReadOptions(chunk_bytes=chunk, **options), whole.look)
     batches = list(reader)
     fields = [f.name for f in dataclasses.fields(batches[0])] if batches else []
     return {
         "columns": {name: np.concatenate([getattr(batch, name) for batch in batches]).tolist() for name in fields},
         "dtypes": {name: {getattr(batch, name).dtype for batch in batches} for name in fields},
-        "collectives": collectives.__dict__,
+        "collectives": whole.collectives.__dict__,
         "form": reader.form,
         "objects": reader.objects,
         "events": reader.events,
@@ -73,15 +72,11 @@ def understood(text):
     return None if batch is None else (columns, batch, scan)
 
 
-def taken_out(texts):
-    """What is taken out of single events beside their columns, comparable."""
-    collectives, matrices = CollectiveEvents(), MatrixEvents()
-    for text in texts:
-        collectives.look(text)
-        matrices.look(text)
-    records, groups = collectives.table(lambda process, thread: 0, 0, {}, 0)
-    columns = (*records.columns(), *matrices.table(lambda process, thread: 0, 0).columns())
-    return groups, [(name, values.tolist()) for name, values in columns]
+def taken_out(whole):
+    """What was taken out of single events beside their columns, comparable."""
+    records, groups = whole.collectives.table(lambda process, thread: 0, 0, {}, 0)
+    columns = (*records.columns(), *whole.matrices.table(lambda process, thread: 0, 0).columns())
+    return repr((groups, [(name, values.tolist()) for name, values in columns]))
 
 
 def same_as_decoded(text):
@@ -99,7 +94,11 @@ def same_as_decoded(text):
         ours, theirs = getattr(batch, field.name), getattr(expected, field.name)
         assert ours.dtype == theirs.dtype
         assert ours.tolist() == theirs.tolist(), (field.name, text)
-    assert taken_out((*scan.told.collectives, *scan.told.operators)) == taken_out([text]), text
+    alone, together = WholeEvents(), WholeEvents()
+    for event in (*scan.told.collectives, *scan.told.operators):
+        alone.look(event)
+    together.look(text, [event.name for event in events])
+    assert taken_out(alone) == taken_out(together), text
     for name in ("names", "categories", "tracks", "labels", "events"):
         assert repr(getattr(columns, name)) == repr(getattr(other, name)), (name, text)
     return True
@@ -243,6 +242,14 @@ def test_only_events_that_are_read_whole_are_shown():
     list(EventReader([TEXT], ReadOptions(), lambda text, names: shown.append(text)))
     events = [json.loads(text) for text in shown[:-1]]  # the last chunk goes to the other decoder
     assert {event["name"] for event in events} == {"record_param_comms", "aten::mm"}
+
+
+@pytest.mark.parametrize(
+    "name", [rb"aten::m\u006d", rb"\u006eccl:all_reduce", rb"symm\u005fmem::x", rb"\\\"aten::\u006dm", rb"\\nccl:all_reduce"]
+)
+def test_escapes_do_not_hide_what_an_event_is(name):
+    text = b'{"ph":"X","cat":"cpu_op","name":"%s","pid":1,"tid":1,"ts":1,"dur":1,"args":{"Input Dims":[[8,4],[4,2]]}}' % name
+    assert same_as_decoded(text + b',{"ph":"X","name":"other","pid":1,"tid":1}')
 
 
 @pytest.mark.parametrize("path", sorted(TRACES.rglob("*.json.gz")), ids=lambda path: path.name)

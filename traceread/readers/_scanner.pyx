@@ -13,7 +13,7 @@ white space and not allowed in a string. Only `run_end` loads eight bytes at onc
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t, uint64_t
 from libc.stdlib cimport calloc, free, realloc
-from libc.string cimport memcmp, memcpy, memset
+from libc.string cimport memchr, memcmp, memcpy, memset
 
 ctypedef const uint8_t* Text
 
@@ -610,6 +610,20 @@ cdef inline bint is_plain(Slice* text) noexcept nogil:
     return True
 
 
+cdef inline bint is_disguised(Slice* text) noexcept nogil:
+    """Whether escapes stand for letters in a text, so that it may begin otherwise than it seems to."""
+    cdef Text end = text.start + text.length
+    cdef Text at = text.start
+    while at != end:
+        at = <Text> memchr(at, c'\\', end - at)
+        if at == NULL:
+            return False
+        if at[1] == c'u':
+            return True
+        at += 2
+    return False
+
+
 cdef inline Text label_end(Text at, Text end) noexcept nogil:
     """The end of an argument that the other decoder decodes whatever it is: a text that needs no decoding, or an integer."""
     cdef int64_t ignored
@@ -767,8 +781,8 @@ cdef inline bint is_word(Slice* text, const char* word, Py_ssize_t length) noexc
 
 
 cdef inline bint tells_of_collective(Event* event) noexcept nogil:
-    """Whether an event is about a collective: an argument names it, or the event is called after it."""
-    if event.names_collective:
+    """Whether an event may be about a collective: an argument names it, or the event is called after it, perhaps in disguise."""
+    if event.names_collective or is_disguised(&event.name):
         return True
     if event.name.length < 5:
         return False
@@ -781,7 +795,7 @@ cdef bint may_multiply(Event* event) noexcept nogil:
     """Whether an event may be an operator that multiplies matrices, with its shapes; who reads it decides."""
     cdef Py_ssize_t i
     cdef Text name = event.name.start
-    if not event.has_dimensions or event.name.length < 8:
+    if not event.has_dimensions or event.name.length < 8 or is_disguised(&event.name):
         return False
     if memcmp(name, b"aten::", 6) != 0 and memcmp(name, b"flash_", 6) != 0:
         return False
@@ -872,8 +886,8 @@ cdef class Scanned:
         categories, names: texts of the codes in the columns, as written between the quotes, in order of first use.
         identities: process and thread ids as written, quotes included, empty for none.
         tracks: positions of process and thread in `identities` for each code.
-        labels, collectives: the texts of the events that name threads or processes, and that are about collectives.
-        operators: the texts of the events that may multiply matrices.
+        labels, collectives: the texts of the events that name threads or processes, and that may be about collectives.
+        operators: the texts of those that may multiply matrices; names in disguise are among the others.
         has_shapes, names_collectives: whether some argument has input dimensions, and the name of a collective.
     """
 

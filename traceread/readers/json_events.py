@@ -11,7 +11,7 @@ from __future__ import annotations
 import json
 import os
 import re
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from operator import attrgetter
@@ -57,8 +57,10 @@ _MARKS = {
 }
 
 
-Watch = Callable[[bytes, Collection[str] | None], None]
-"""Called with a stretch of text and the names of the complete events in it, None where they are not known."""
+Watch = Callable[[bytes, Sequence[str | None] | None], None]
+"""Called with a text of one event, or of several and commas, and their names in order; None for one that may be worth a look.
+
+It may raise RecursionError if it keeps nothing: then the events are shown one by one."""
 
 
 @dataclass
@@ -91,7 +93,7 @@ class EventReader:
     """
 
     def __init__(self, blocks: Iterable[bytes], options: ReadOptions = DEFAULTS, watch: Watch = lambda text, names: None) -> None:
-        """`watch` is shown every stretch of text that holds whole events, once; of what the compiled scanner reads, those it may want."""
+        """`watch` is shown every event once, mended where it was damaged; of what the compiled scanner reads, those it may want."""
         self.form = ""
         self.objects = 0
         self.damage = Damage()
@@ -329,9 +331,12 @@ class EventReader:
         events = decoded_many(chunk)
         if events is None:
             return None
+        try:
+            self._look_for_marks(chunk, list(map(attrgetter("name"), events)))
+        except RecursionError:
+            return None
         self._check_commas(self._text.count(b",", self._at, start))
         self._comma_due = True
-        self._look_for_marks(chunk, set(map(attrgetter("name"), events)) - {None})
         self._at = boundary
         return events
 
@@ -345,15 +350,16 @@ class EventReader:
             if not self._at_event():
                 return events, False
             end = self._object_end()
-            event = decoded(self._text[self._at : end]) if 0 < end <= self._at + self._options.max_event_bytes else None
+            text = self._text[self._at : end]
+            event = decoded(text) if 0 < end <= self._at + self._options.max_event_bytes else None
             self._comma_due = event is not None
             if event is None:
                 end = self._next_event(self._at + 1)  # passes the comma as well
                 if not self.damage.truncated:
-                    event = self._mended(self._text[self._at : end])
+                    text, event = self._mended(self._text[self._at : end])
             if event is not None:
                 events.append(event)
-                self._look_for_marks(self._text[self._at : end], (event.name or "",))
+                self._look_for_marks(text, (event.name,))
             self._at = end
             if self._base + self._at >= stop:
                 return events, True
@@ -445,17 +451,17 @@ class EventReader:
                 return closing.start() if closing else len(self._text)
         return candidate
 
-    def _mended(self, text: bytes) -> Event | None:
-        """The event of a damaged object, None if nothing can be made of it or it is too long; counts both."""
+    def _mended(self, text: bytes) -> tuple[bytes, Event | None]:
+        """A damaged object made sound, with its event; None if nothing can be made of it or it is too long. Counts both."""
         for candidate in mended(text.rstrip(b" \t\r\n,")) if len(text) <= self._options.max_event_bytes else ():
             event = patiently_decoded(candidate)
             if event is not None and event.ph is not None and len(event.ph) == 1:
                 self.damage.mended += 1
-                return event
+                return candidate, event
         self.damage.dropped += 1
-        return None
+        return text, None
 
-    def _look_for_marks(self, text: bytes, names: Collection[str]) -> None:
+    def _look_for_marks(self, text: bytes, names: Sequence[str | None]) -> None:
         self._watch(text, names)
         for mark, (signs, pattern) in _MARKS.items():
             if mark not in self.marks and any(sign in text for sign in signs) and pattern.search(text):

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing
 from enum import IntEnum
 from pathlib import Path
@@ -37,12 +37,11 @@ from traceread.model import (
 )
 from traceread.readers.event_columns import ABSENT, EventBatch, Scalar
 from traceread.readers.json_events import EventReader
-from traceread.readers.kineto_collectives import CollectiveEvents
-from traceread.readers.kineto_matrices import MatrixEvents
 from traceread.readers.limits import refuse_more
 from traceread.readers.microseconds import LIMIT_NS
 from traceread.readers.options import DEFAULTS, ReadOptions
 from traceread.readers.unpacking import Unpacked
+from traceread.readers.whole_events import WholeEvents
 
 Codes = npt.NDArray[np.int32]
 Mask = npt.NDArray[np.bool_]
@@ -142,7 +141,7 @@ def _capture(path: Path, options: ReadOptions) -> _Capture:
     """Everything that is taken from a file, before tables are made of it; raises what `read` does."""
     unpacked = Unpacked(path, options)
     with closing(unpacked.blocks()) as blocks:
-        whole = _WholeEvents()
+        whole = WholeEvents()
         reader = EventReader(blocks, options, whole.look)
         rows = _Rows()
         for batch in reader:
@@ -152,19 +151,6 @@ def _capture(path: Path, options: ReadOptions) -> _Capture:
     if not (rows.gpu.rows or rows.calls.rows or rows.ranges.rows):
         raise _nothing_usable(path, reader, unpacked.cut)
     return _Capture(path, reader, rows, metadata, whole, unpacked.cut, options.max_gpus)
-
-
-class _WholeEvents:
-    """What is taken out of single events beside their columns."""
-
-    def __init__(self) -> None:
-        self.collectives = CollectiveEvents()
-        self.matrices = MatrixEvents()
-
-    def look(self, text: bytes, names: Collection[str] | None = None) -> None:
-        """Keeps what a stretch of text says; it is searched for less where the names of its events are known."""
-        self.collectives.look(text, names)
-        self.matrices.look(text, names)
 
 
 # --- rows by kind ------------------------------------------------------------------------------------------------------
@@ -271,7 +257,7 @@ class _Capture:
     """What the rows, labels and metadata of one file add up to."""
 
     def __init__(
-        self, path: Path, reader: EventReader, rows: _Rows, metadata: dict[str, Any], whole: _WholeEvents, cut: str, max_gpus: int
+        self, path: Path, reader: EventReader, rows: _Rows, metadata: dict[str, Any], whole: WholeEvents, cut: str, max_gpus: int
     ) -> None:
         self._path = path
         self._reader = reader

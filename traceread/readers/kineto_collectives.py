@@ -7,7 +7,7 @@ recorded. All of them become rows of one table; what belongs to which kernel is 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from math import prod
 from typing import Any, NamedTuple
 
@@ -15,16 +15,15 @@ import numpy as np
 import numpy.typing as npt
 
 from traceread.model import ELEMENT_BYTES, NOT_RECORDED, CollectiveRecords, Operation, ProcessGroup
-from traceread.readers.event_columns import Scalar
+from traceread.readers.event_columns import Scalar, loaded
 from traceread.readers.microseconds import LIMIT_NS, nanoseconds
 from traceread.readers.operation_names import operation_named, operation_of_range, peers_of_range
-from traceread.readers.whole_events import event_around, places
 
-_NAMED = b'"Collective name"'
-_SYMMETRIC_MEMORY = b'"symm_mem::'
-_ANNOTATED = (b'"nccl:', b'"rccl:', b'"xccl:')
+NAMED = b'"Collective name"'
+"""Stands in the text of every event whose arguments name a collective."""
 _SYMMETRIC_RANGE = "symm_mem::"
-_RANGES = (_SYMMETRIC_RANGE, "nccl:", "rccl:", "xccl:")
+RANGES = (_SYMMETRIC_RANGE, "nccl:", "rccl:", "xccl:")
+"""How the names of ranges around collectives begin."""
 _KERNELS = ("kernel", "Kernel")
 _HOST = ("cpu_op", "user_annotation", "Operator")
 _ROOTED = (Operation.BROADCAST, Operation.REDUCE, Operation.GATHER, Operation.SCATTER)
@@ -56,25 +55,19 @@ class _Found(NamedTuple):
 
 
 class CollectiveEvents:
-    """Collects the events about collectives from stretches of text that hold whole events; which stretches makes no difference."""
+    """Collects the events about collectives."""
 
     def __init__(self) -> None:
         self._found: list[_Found] = []
         self._named = False
 
-    def look(self, text: bytes, names: Collection[str] | None = None) -> None:
-        """Keeps what a stretch of text says about collectives; `names` are those of its events where they are known."""
-        ranges = names is None or any(name.startswith(_RANGES) for name in names)
-        annotated = _ANNOTATED if ranges and not self._named else ()
-        signs = (_NAMED, *annotated, _SYMMETRIC_MEMORY) if ranges else (_NAMED,)
-        end = 0
-        for at in sorted(at for sign in signs for at in places(text, sign)):
-            if at >= end:
-                values, _, end = event_around(text, at)
-                event = None if values is None else _found(values)
-                if event is not None:
-                    self._found.append(event)
-                    self._named = self._named or event.is_named
+    def look(self, event: bytes) -> None:
+        """Keeps what the text of one event says about a collective, if it does."""
+        values = loaded(event)
+        found = None if values is None else _found(values)
+        if found is not None:
+            self._found.append(found)
+            self._named = self._named or found.is_named
 
     def table(
         self,
@@ -117,14 +110,14 @@ class CollectiveEvents:
 def _found(values: Mapping[str, Any]) -> _Found | None:
     """What an event of GPU or host says about a collective, None if it says nothing."""
     category, args = values.get("cat"), values.get("args", {})
-    if values["ph"] != "X" or category not in (*_KERNELS, *_HOST) or not isinstance(args, dict):
+    if values.get("ph") != "X" or category not in (*_KERNELS, *_HOST) or not isinstance(args, dict):
         return None
     name = values.get("name")
     name = name if isinstance(name, str) else ""
     times = [str(values.get(key, "")).encode("ascii", "replace") for key in ("ts", "dur")]
     process, thread = (value if isinstance(value, int | str) else None for value in (values.get("pid"), values.get("tid")))
     found = _Found(category, name, (process, thread), times[0], times[1], args)
-    return found if found.is_named or name.startswith(_RANGES) else None
+    return found if found.is_named or name.startswith(RANGES) else None
 
 
 def _row(found: _Found, groups: _Groups, rank: int) -> tuple[int, ...] | None:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import re
-from collections.abc import Callable, Collection
+from collections.abc import Callable
+from contextlib import suppress
 from typing import Any
 
 import msgspec
@@ -12,13 +12,11 @@ import numpy as np
 from traceread.model import MatrixOps
 from traceread.readers.event_columns import Scalar
 from traceread.readers.microseconds import LIMIT_NS, nanoseconds
-from traceread.readers.operator_flops import OPERATORS, OperatorWork, work_of
-from traceread.readers.whole_events import event_around, places
+from traceread.readers.operator_flops import OperatorWork, work_of
 
-_SIGN = re.compile(rb'"(?:%s)"' % b"|".join(re.escape(name.encode()) for name in OPERATORS))
-_SHAPES = (b'"Input Dims"', b'"Input dims"')
+SHAPES = (b'"Input Dims"', b'"Input dims"')
+"""One of these stands in the text of every event that tells the shapes of its inputs."""
 _HOST = ("cpu_op", "Operator")
-_WHOLE = 1 << 16  # a text up to this long may be a single event
 _ROWS = 8192  # rows kept as Python objects at once
 _SHAPES_KEPT = 1 << 14
 
@@ -46,7 +44,7 @@ _REFUSED = (msgspec.MsgspecError, UnicodeDecodeError, RecursionError)
 
 
 class MatrixEvents:
-    """Collects operators that multiply matrices from stretches of text that hold whole events, some 50 bytes for each."""
+    """Collects operators that multiply matrices, some 50 bytes for each."""
 
     def __init__(self) -> None:
         self._times: list[tuple[bytes, bytes]] = []
@@ -55,27 +53,10 @@ class MatrixEvents:
         self._parts: list[np.ndarray[Any, np.dtype[np.int64]]] = []
         self._known: dict[tuple[str, bytes, bytes, bytes], OperatorWork | None] = {}
 
-    def look(self, text: bytes, names: Collection[str] | None = None) -> None:
-        """Keeps what a stretch of text says about such operators; `names` are those of its events where they are known."""
-        wanted = None if names is None else [name for name in OPERATORS if name in names]
-        if wanted == [] or not any(sign in text for sign in _SHAPES):
-            return
-        if wanted is None:
-            found = [match.start() for match in _SIGN.finditer(text)]
-        else:
-            found = sorted(at for name in wanted for at in places(text, b'"%s"' % name.encode()))
-        end = 0
-        for at in found:
-            if at < end:
-                continue
-            event = _alone(text) if len(text) <= _WHOLE else None
-            if event is not None:
-                self._keep(event)
-                return
-            values, start, end = event_around(text, at)
-            event = None if values is None else _alone(text[start:end])
-            if event is not None:
-                self._keep(event)
+    def look(self, event: bytes) -> None:
+        """Keeps what the text of one event says about such an operator, if it is one."""
+        with suppress(*_REFUSED):
+            self._keep(_decode(event))
 
     def _keep(self, event: _Event) -> None:
         args = event.args
@@ -117,14 +98,6 @@ class MatrixEvents:
         table = MatrixOps(start, start + dur, threads[track], *work)
         usable = np.flatnonzero((np.abs(start) < LIMIT_NS) & (table.thread >= 0))
         return table.take(usable[np.lexsort((-table.end_ns[usable], table.start_ns[usable]))])
-
-
-def _alone(text: bytes) -> _Event | None:
-    """The event that a text is, None if it is not one and nothing else."""
-    try:
-        return _decode(text)
-    except _REFUSED:
-        return None
 
 
 def _value(text: bytes) -> Any:

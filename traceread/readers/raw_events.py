@@ -13,7 +13,6 @@ import msgspec
 
 from traceread.readers.event_columns import loaded
 from traceread.readers.json_events import EventReader
-from traceread.readers.mending import mended
 from traceread.readers.options import DEFAULTS, ReadOptions
 from traceread.readers.unpacking import Unpacked
 
@@ -71,10 +70,6 @@ def decoded_events(text: bytes) -> list[RawEvent]:
     several = loaded(b'{"events":[' + text + b"]}")  # what the typed decoder skips may be bytes that are no UTF-8
     if several is not None and isinstance(several["events"], list):
         return [_raw(event) for event in several["events"] if isinstance(event, dict)]
-    for candidate in mended(text.rstrip(b" \t\r\n,")):
-        values = loaded(candidate)
-        if values is not None:
-            return [_raw(values)]
     return []
 
 

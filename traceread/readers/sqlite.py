@@ -31,7 +31,8 @@ MAGIC = b"SQLite format 3\0"
 
 _BATCH_ROWS = 1 << 9  # so few that their objects stay in the processor's cache
 _USUAL_ROW_BYTES = 20
-_NULL = -(1 << 63)
+_SMALLEST = -(1 << 63)
+_STRIDE = 1 << 40  # beyond the bits of a thread
 _MOST_ODD_ROWS = 1000
 _SMALLEST_ROW_BYTES = 4  # payload length, row id, record header and cell pointer cannot take less
 _STEPS_BETWEEN_CHECKS = 1_000_000  # of SQLite's virtual machine
@@ -62,10 +63,17 @@ class Among:
         return f"{value} {'NOT ' if self.negated else ''}IN ({', '.join(map(str, self.values))})"
 
     def holds(self, values: IntColumn) -> npt.NDArray[np.bool_]:
-        """For which of these values it holds; _NULL stands for NULL."""
-        found = np.isin(values & ~self.cleared, self.values)
-        result: npt.NDArray[np.bool_] = (found != self.negated) & (values != _NULL)
-        return result
+        """For which of these values it holds, where `if_null` stands for NULL."""
+        found: npt.NDArray[np.bool_] = np.isin(values & ~self.cleared, self.values)
+        return ~found if self.negated else found
+
+    @property
+    def if_null(self) -> int:
+        """A value for which it does not hold, as it does not for NULL."""
+        if self.negated:
+            return self.values[0] if self.values else 0  # NOT IN () holds for NULL as well
+        values = frozenset(self.values)
+        return next(value for value in range(_SMALLEST, -_SMALLEST, _STRIDE) if value & ~self.cleared not in values)
 
 
 class _Stack:
@@ -238,7 +246,7 @@ class Database:
         if text is not None and (text not in stored.columns or not self._pages.layout.utf8):
             raise _NoPages
         wanted: list[tuple[int, str, int | None]] = [(stored.columns[c], c, integers[c]) for c in here]
-        wanted += [(stored.columns[w.column], key, _NULL) for w, key in zip(where, conditions, strict=True)]
+        wanted += [(stored.columns[w.column], key, w.if_null) for w, key in zip(where, conditions, strict=True)]
         wanted += [] if text is None else [(stored.columns[text], "", None)]
         wanted.sort()
         columns = [pages.Wanted(position, if_null, position in stored.added) for position, _, if_null in wanted]

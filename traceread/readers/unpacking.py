@@ -8,6 +8,7 @@ from __future__ import annotations
 import zipfile
 import zlib
 from collections.abc import Generator, Iterator
+from contextlib import suppress
 from pathlib import Path
 from shlex import quote
 from typing import IO
@@ -163,8 +164,22 @@ class Unpacked:
 def _up_to_damage(file: IO[bytes], skip: int) -> Iterator[bytes]:
     """What can be unpacked of the deflated data at the file's position without the first `skip` bytes, whatever its checksum says.
 
-    A decoder gives nothing of the call in which it meets damage, so calls get shorter there. Only damaged files pay for it.
+    As far as either decoder gets: each gives up on codes that the other understands, and only so it is the same however much the
+    first attempt had unpacked. Only damaged files pay for it.
     """
+    start = file.tell()
+    for decoded in (_by_zlib, _by_isal):
+        file.seek(start)
+        done = 0
+        for block in decoded(file):
+            done += len(block)
+            if done > skip:
+                yield block[skip - done :]
+                skip = done
+
+
+def _by_zlib(file: IO[bytes]) -> Iterator[bytes]:
+    """What zlib unpacks: it gives nothing of the call in which it meets damage, so calls get shorter there."""
     decoder = zlib.decompressobj(-zlib.MAX_WBITS)
     packed = b""
     size = _PACKED_BLOCK
@@ -180,8 +195,18 @@ def _up_to_damage(file: IO[bytes], skip: int) -> Iterator[bytes]:
         if not packed and not block:
             return
         packed = decoder.unconsumed_tail
-        yield block[skip:]
-        skip = max(0, skip - len(block))
+        yield block
+
+
+def _by_isal(file: IO[bytes]) -> Iterator[bytes]:
+    """What isal unpacks; without the frame of gzip it gives all it can before it complains."""
+    decoder = igzip_lib.IgzipDecompressor(flag=igzip_lib.DECOMP_DEFLATE)
+    with suppress(igzip_lib.error, ValueError):
+        while not decoder.eof:
+            packed = file.read(_PACKED_BLOCK) if decoder.needs_input else b""
+            if decoder.needs_input and not packed:
+                return
+            yield decoder.decompress(packed, _PACKED_BLOCK)
 
 
 def _skip_gzip_header(file: IO[bytes]) -> None:

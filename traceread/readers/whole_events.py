@@ -1,49 +1,51 @@
-"""Single events decoded whole, out of text that holds them complete; for the few of which more is wanted than the columns keep."""
+"""What is taken out of single events beside their columns, from the few that have something to say."""
 
 from __future__ import annotations
 
-import json
-from collections.abc import Iterator
-from typing import Any
+from collections.abc import Iterator, Sequence
 
-_SHORT, _LONG = 1 << 13, 1 << 20  # how much text is decoded to see one event
-_OPENINGS = 6  # objects an argument can be nested in, the event itself included
+import msgspec
 
+from traceread.readers.kineto_collectives import NAMED, RANGES, CollectiveEvents
+from traceread.readers.kineto_matrices import SHAPES, MatrixEvents
+from traceread.readers.operator_flops import OPERATORS
 
-class _Decimal(str):
-    """The text of a number with a point or an exponent."""
-
-    __slots__ = ()
+_texts = msgspec.json.Decoder(list[msgspec.Raw]).decode
 
 
-_decoder = json.JSONDecoder(strict=False, parse_float=_Decimal, parse_constant=lambda _: None)
+class WholeEvents:
+    """Collects what single events say. Each is looked at alone: where a chunk of the text ends makes no difference.
+
+    Attributes:
+        collectives, matrices: what was collected.
+    """
+
+    def __init__(self) -> None:
+        self.collectives = CollectiveEvents()
+        self.matrices = MatrixEvents()
+
+    def look(self, text: bytes, names: Sequence[str | None] | None = None) -> None:
+        """Keeps what the events of a text say.
+
+        Args:
+            text: one event, or several with commas between them.
+            names: their names in order; None for one event that is known to be worth a look.
+
+        Raises:
+            RecursionError: several events are nested too deeply to be taken apart; nothing was kept.
+        """
+        for event in (text,) if names is None else _worth_a_look(text, names):
+            self.collectives.look(event)
+            self.matrices.look(event)
 
 
-def event_around(text: bytes, at: int) -> tuple[dict[str, Any] | None, int, int]:
-    """The event that holds a position of the text, decimal numbers as text, and where it begins and ends; None if it is not complete."""
-    opening = at
-    for _ in range(_OPENINGS):
-        opening = text.rfind(b"{", 0, opening)
-        if opening < 0:
-            break
-        for reach in (_SHORT, _LONG):
-            # Bytes that are no UTF-8 come back as they were, which keeps count of them.
-            part = text[opening : opening + max(reach, at - opening + reach)].decode("utf-8", "surrogateescape")
-            try:
-                values, length = _decoder.raw_decode(part)
-            except (ValueError, RecursionError):
-                continue
-            event = part[:length].encode("utf-8", "surrogateescape")
-            if opening + len(event) > at and isinstance(values.get("ph"), str):
-                values, _ = _decoder.raw_decode(event.decode("utf-8", "replace"))
-                return values, opening, opening + len(event)
-            break
-    return None, at, at + 1
-
-
-def places(text: bytes, sign: bytes) -> Iterator[int]:
-    """Where a sign stands in the text."""
-    at = text.find(sign)
-    while at >= 0:
-        yield at
-        at = text.find(sign, at + 1)
+def _worth_a_look(text: bytes, names: Sequence[str | None]) -> Iterator[bytes]:
+    """The texts of those events that may tell of a collective, or of a multiplication with its shapes."""
+    has_named = NAMED in text
+    has_shapes = any(sign in text for sign in SHAPES)
+    telling = {name for name in set(names) if name and (name.startswith(RANGES) or (has_shapes and name in OPERATORS))}
+    if telling or has_named:
+        texts = (text,) if len(names) == 1 else map(bytes, _texts(b"[" + text + b"]"))
+        for event, name in zip(texts, names, strict=True):
+            if name in telling or (has_named and NAMED in event):
+                yield event
