@@ -201,7 +201,7 @@ def _by_zlib(file: IO[bytes]) -> Iterator[bytes]:
 def _by_isal(file: IO[bytes]) -> Iterator[bytes]:
     """What isal unpacks; without the frame of gzip it gives all it can before it complains."""
     decoder = igzip_lib.IgzipDecompressor(flag=igzip_lib.DECOMP_DEFLATE)
-    with suppress(igzip_lib.error, ValueError):
+    with suppress(igzip_lib.error, ValueError):  # type: ignore[arg-type]  # its stub takes the class for an instance
         while not decoder.eof:
             packed = file.read(_PACKED_BLOCK) if decoder.needs_input else b""
             if decoder.needs_input and not packed:
