@@ -11,6 +11,7 @@ import pytest
 PACKAGE = Path(__file__).parents[1] / "traceread"
 
 PIPELINE = (
+    "records",
     "errors",
     "units",
     "names",

@@ -14,7 +14,7 @@ import shutil
 import tempfile
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import cache, partial
 from pathlib import Path
 from typing import Any, get_type_hints
@@ -26,6 +26,7 @@ import numpy.typing as npt
 from traceread import model
 from traceread.errors import Notice
 from traceread.model import Table, Trace
+from traceread.records import record
 
 FORMAT = 1
 _INDEX = "index.json"
@@ -67,7 +68,7 @@ class Unusable(Exception):
     """An entry that is not what it should be."""
 
 
-@dataclass(frozen=True)
+@record
 class Cache:
     """A directory of traces.
 

@@ -4,19 +4,20 @@ from __future__ import annotations
 
 import tomllib
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
 from typing import Any
 
 from traceread.categories.host import HostNames
 from traceread.errors import ConfigError
+from traceread.records import record
 
 FILE_NAME = "traceread.toml"
 _LARGEST_FILE = 1 << 20
 _SECTIONS = frozenset(("kernels", "ranges", "steps", "model"))
 
 
-@dataclass(frozen=True)
+@record
 class Config:
     """What traceread.toml says.
 

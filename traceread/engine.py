@@ -11,12 +11,12 @@ import signal
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from importlib import import_module
 from time import monotonic, sleep
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from traceread.errors import ClusterError, TracereadError, WorkerLost
+from traceread.records import record
 
 if TYPE_CHECKING:  # one rank is read in this process, which should not pay for starting others
     from multiprocessing.connection import Connection
@@ -39,7 +39,7 @@ _NAP_S = 0.02
 _GRACE_S = 5.0
 
 
-@dataclass(frozen=True)
+@record
 class Workers:
     """Who does the work.
 
@@ -58,7 +58,7 @@ class Workers:
         return max(1, min(self.jobs or cpus(), parts))
 
 
-@dataclass(frozen=True)
+@record
 class Outcome(Generic[T]):
     """What became of one part.
 

@@ -6,7 +6,7 @@ paragraph in docs/messages.md (a test reads both).
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from traceread.records import record
 
 
 class TracereadError(Exception):
@@ -109,7 +109,7 @@ class ClusterError(TracereadError):
     slug = "cluster"
 
 
-@dataclass(frozen=True)
+@record
 class Notice:
     """A warning about the input, kept on the profile and shown once.
 

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from enum import IntEnum
 from typing import TYPE_CHECKING, Any
 
 from traceread.measurements.classes import StepClass
+from traceread.records import record
 
 if TYPE_CHECKING:
     from traceread.rules.losses import Loss
@@ -20,7 +21,7 @@ class Effort(IntEnum):
     DESIGN = 3  # how the model or the job is laid out
 
 
-@dataclass(frozen=True)
+@record
 class Evidence:
     """Where a finding can be seen.
 
@@ -53,7 +54,7 @@ class Evidence:
         }
 
 
-@dataclass(frozen=True)
+@record
 class Finding:
     """One entry of the fix list: a cause of lost time, how to confirm it, and what removing it saves.
 
@@ -151,7 +152,7 @@ class Finding:
         }
 
 
-@dataclass(frozen=True)
+@record
 class Skipped:
     """A rule that could not look.
 

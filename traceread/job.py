@@ -8,7 +8,7 @@ in the end, and those few that turn out to be others are read again.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from itertools import count, islice
 from pathlib import Path
 from typing import Any
@@ -21,13 +21,14 @@ from traceread.readers import discover
 from traceread.readers.discover import Found, Source
 from traceread.readers.options import ReadOptions
 from traceread.readers.windows import outline
+from traceread.records import record
 from traceread.report import AnalysisOptions, RankReport, Report, analyze_trace, join_ranks
 
 _MOST_NUMBERS = 4096
 """GPUs without a rank in one file."""
 
 
-@dataclass(frozen=True)
+@record
 class Request:
     """What to make a report of, and how.
 
@@ -54,7 +55,7 @@ class Request:
     version: str = ""
 
 
-@dataclass(frozen=True)
+@record
 class _Task:
     """Sources that belong together, and what whoever reads them must know.
 
@@ -69,7 +70,7 @@ class _Task:
     request: Request
 
 
-@dataclass(frozen=True)
+@record
 class _Done:
     """What comes back.
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from enum import IntEnum, StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
@@ -17,6 +17,7 @@ import numpy as np
 import numpy.typing as npt
 
 from traceread.errors import Notice
+from traceread.records import record
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -166,7 +167,7 @@ def column(dtype: str, unit: str, meaning: str) -> Any:
     return field(metadata={"dtype": dtype, "unit": unit, "meaning": meaning})
 
 
-@dataclass(frozen=True, eq=False)
+@record(eq=False)
 class Table:
     """Equally long numpy columns; subclasses declare them as fields."""
 
@@ -216,7 +217,7 @@ class Table:
         return pd.DataFrame({name: values.copy() for name, values in self.columns()})
 
 
-@dataclass(frozen=True, eq=False)
+@record(eq=False)
 class Activities(Table):
     """What the GPU did: kernels, memcpys, memsets, opaque graphs. Sorted by (start, end)."""
 
@@ -236,7 +237,7 @@ class Activities(Table):
     fused: FlagColumn = column("int8", "", "1: the kernel computes and communicates")
 
 
-@dataclass(frozen=True, eq=False)
+@record(eq=False)
 class Calls(Table):
     """CUDA/HIP runtime and driver API calls on host threads. Sorted by (start, -end)."""
 
@@ -247,7 +248,7 @@ class Calls(Table):
     correlation: IntColumn = column("int64", "", "correlation id, 0 or -1: none")
 
 
-@dataclass(frozen=True, eq=False)
+@record(eq=False)
 class Ranges(Table):
     """Every other host range: ops, annotations, Python frames, OS calls, profiler rows. Sorted by (start, -end)."""
 
@@ -259,7 +260,7 @@ class Ranges(Table):
     open: FlagColumn = column("int8", "", "1: still open when the capture ended")
 
 
-@dataclass(frozen=True, eq=False)
+@record(eq=False)
 class StreamWaits(Table):
     """Recorded waits of a stream for an event (cudaStreamWaitEvent with its stream)."""
 
@@ -270,7 +271,7 @@ class StreamWaits(Table):
     event_stream: IntColumn = column("int64", "", "stream on which that event was recorded, -1: not recorded")
 
 
-@dataclass(frozen=True, eq=False)
+@record(eq=False)
 class Elsewhere(Table):
     """Launches of the same process whose work is on its other GPUs: they lack nothing here. Sorted."""
 
@@ -282,7 +283,7 @@ class Elsewhere(Table):
         return cls(np.unique(correlation[correlation > 0]))
 
 
-@dataclass(frozen=True, eq=False)
+@record(eq=False)
 class CollectiveRecords(Table):
     """What was recorded about collective operations: one row per host range, or per kernel that carries it. Sorted by start."""
 
@@ -304,7 +305,7 @@ class CollectiveRecords(Table):
     largest_out: IntColumn = column("int64", "", "all-to-all: most elements got from one peer, -1: not recorded or the same for all")
 
 
-@dataclass(frozen=True, eq=False)
+@record(eq=False)
 class MatrixOps(Table):
     """Framework operators that multiply matrices, as far as their shapes are recorded. Sorted by (start, -end); they may nest."""
 
@@ -317,7 +318,7 @@ class MatrixOps(Table):
     bytes: IntColumn = column("int64", "bytes", "of the matrices, read and written once")
 
 
-@dataclass(frozen=True)
+@record
 class ProcessGroup:
     """A process group (communicator) as recorded.
 
@@ -334,7 +335,7 @@ class ProcessGroup:
     size: int = -1
 
 
-@dataclass(frozen=True)
+@record
 class Thread:
     """A host thread: OS ids and the recorded name ("" if none)."""
 
@@ -343,7 +344,7 @@ class Thread:
     name: str = ""
 
 
-@dataclass(frozen=True)
+@record
 class Device:
     """The GPU of a rank as recorded; None where it was not."""
 
@@ -353,7 +354,7 @@ class Device:
     multiprocessors: int | None = None
 
 
-@dataclass(frozen=True, eq=False)
+@record(eq=False)
 class Trace:
     """One rank: one GPU driven by one process, as recorded.
 
@@ -419,7 +420,7 @@ class Trace:
         return trace_html(self)
 
 
-@dataclass(frozen=True, eq=False)
+@record(eq=False)
 class Profile:
     """All ranks of one capture of one job, in order of rank.
 

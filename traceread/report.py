@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from functools import cached_property
 from itertools import zip_longest
 from pathlib import Path
@@ -38,6 +38,7 @@ from traceread.measurements.step_timeline import StepTimeline, choose_window, dr
 from traceread.measurements.steps import StepOptions, Steps, StepSource, WindowKind, find_steps
 from traceread.measurements.waiting import ExposedSplit
 from traceread.model import Capability, Device, Profile, Trace
+from traceread.records import record
 from traceread.rules import Facts, load_rules
 from traceread.rules.fix_list import FixList, make_fix_list
 from traceread.rules.inspection import Inspection, inspect_rank
@@ -59,7 +60,7 @@ LONGEST_STEP = "longest step"
 _GAPS_KEPT = 20
 
 
-@dataclass(frozen=True)
+@record
 class StepRange:
     """A half-open selection of steps by their own numbers, `first <= number < stop`; None is open."""
 
@@ -74,7 +75,7 @@ class StepRange:
         return f"{'' if self.first is None else self.first}:{'' if self.stop is None else self.stop}"
 
 
-@dataclass(frozen=True, eq=False)
+@record(eq=False)
 class RankReport:
     """What was found out about one rank.
 
@@ -160,7 +161,7 @@ class RankReport:
         return intervals_frame(self.rank, self.steps, self.busy, self.idle)
 
 
-@dataclass(frozen=True)
+@record
 class Summary:
     """The job in a few numbers, over the steps that are used on every loaded rank.
 
@@ -243,7 +244,7 @@ class Summary:
         }
 
 
-@dataclass(frozen=True, eq=False)
+@record(eq=False)
 class PartitionTable:
     """Every window of every rank with its class times."""
 
@@ -310,7 +311,7 @@ def _exposed_parts(exposed: ExposedSplit | None, window: int) -> dict[str, int |
     return {"exposed_wait": wait if split else None, "exposed_transfer": transfer if split else None, "exposed_not_split": rest}
 
 
-@dataclass(frozen=True, eq=False)
+@record(eq=False)
 class Report:
     """The analysis of a profile.
 
@@ -498,7 +499,7 @@ class Report:
         return report_html(self)
 
 
-@dataclass(frozen=True)
+@record
 class AnalysisOptions:
     """How a profile is analysed.
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from difflib import get_close_matches
 from pathlib import Path
 from typing import Annotated, Any, Literal, get_args
@@ -16,6 +16,7 @@ from typing import Annotated, Any, Literal, get_args
 import msgspec
 
 from traceread.errors import ConfigError, Notice
+from traceread.records import record
 
 FORMAT = 1
 FILE_NAME = "run.json"
@@ -121,7 +122,7 @@ _TYPES = {"int": "a whole number", "float": "a number", "str": "text", "bool": "
 _FIELDS: Mapping[str, type[msgspec.Struct]] = {"model": ModelShape, "tokens_per_step": Tokens}
 
 
-@dataclass(frozen=True)
+@record
 class Described:
     """A job with where each part of its description comes from.
 

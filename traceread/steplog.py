@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from shlex import quote
 from typing import Annotated, Any, Literal
@@ -11,6 +10,7 @@ from typing import Annotated, Any, Literal
 import msgspec
 
 from traceread.errors import InputError, Notice, TraceNotFound
+from traceread.records import record
 from traceread.run import Described, run_of
 
 PATTERN = "steps*.jsonl"
@@ -85,7 +85,7 @@ class Entry(msgspec.Struct, frozen=True, kw_only=True):
         return (self.step_ns_max or self.step_ns or 0) * (self.steps or 0)
 
 
-@dataclass(frozen=True)
+@record
 class Segment:
     """A run from one start to the next, or to its end.
 

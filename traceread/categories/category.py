@@ -10,7 +10,6 @@ import dataclasses
 import re
 import tomllib
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from functools import cache
 from importlib import resources
 from typing import Any
@@ -21,6 +20,7 @@ import numpy.typing as npt
 from traceread.errors import ConfigError
 from traceread.intervals import union
 from traceread.model import ActivityKind, ByteColumn, Category, CopyKind, FlagColumn, IntColumn, RangeKind, Trace
+from traceread.records import record
 
 Mask = npt.NDArray[np.bool_]
 
@@ -71,7 +71,7 @@ _NOT_COMMUNICATION = re.compile(
 """Local reductions, and words that merely begin with comm."""
 
 
-@dataclass(frozen=True)
+@record
 class Rule:
     """One entry of kernels.toml or of a user's `[[kernels]]`.
 
@@ -90,7 +90,7 @@ class Rule:
     example: str
 
 
-@dataclass(frozen=True)
+@record
 class Patterns:
     """The rules that name what a kernel is, in order: the first whose pattern is found in the name decides."""
 

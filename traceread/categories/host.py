@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 import tomllib
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from enum import IntEnum
 from functools import cache
 from importlib import resources
@@ -19,6 +19,7 @@ import numpy.typing as npt
 
 from traceread.errors import ConfigError
 from traceread.model import RangeKind
+from traceread.records import record
 
 
 class Blocker(IntEnum):
@@ -47,7 +48,7 @@ _MAX_NAME = 4096
 """Longer names are cut before matching: no real name needs more, and hostile ones must not cost time."""
 
 
-@dataclass(frozen=True)
+@record
 class _Pattern:
     find: re.Pattern[str]
     unless: re.Pattern[str] | None
@@ -88,7 +89,7 @@ _ROLES = {role.name.lower(): role for role in CallRole if role is not CallRole.O
 _SECTION = {RangeKind.OP: "ranges", RangeKind.ANNOTATION: "ranges", RangeKind.LOADING: "ranges", RangeKind.PYTHON: "frames"}
 
 
-@dataclass(frozen=True)
+@record
 class HostNames:
     """Meanings of host names: the shipped ones and the user's `[ranges]` of traceread.toml.
 

@@ -6,12 +6,12 @@ import argparse
 import os
 import shutil
 import sys
-from dataclasses import dataclass
 from pathlib import Path
 from shlex import quote
 from typing import TYPE_CHECKING
 
 from traceread.errors import OutputError
+from traceread.records import record
 
 if TYPE_CHECKING:
     from traceread.reporters.document import Document
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 _NARROWEST, _WIDEST, _USUAL = 60, 140, 100
 
 
-@dataclass(frozen=True)
+@record
 class Output:
     """The answer's way out.
 

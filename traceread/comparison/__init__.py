@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Collection
-from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -17,6 +16,7 @@ from traceread.comparison.outcomes import FindingChange, compare_findings
 from traceread.comparison.ranges import RangeChange, compare_ranges
 from traceread.comparison.side import Side
 from traceread.measurements.classes import CLASSES
+from traceread.records import record
 from traceread.report import median
 
 if TYPE_CHECKING:
@@ -29,7 +29,7 @@ FORMAT = 1
 _ENOUGH_FOR_P95 = 20
 
 
-@dataclass(frozen=True, eq=False)
+@record(eq=False)
 class ReportDiff:
     """What changed from one report to another.
 

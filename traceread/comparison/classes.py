@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any
 
 from traceread.comparison.noise import Difference, compare_means
 from traceread.comparison.side import Side
 from traceread.measurements.classes import CLASSES, StepClass
+from traceread.records import record
 
 
-@dataclass(frozen=True)
+@record
 class ClassChange:
     """One class of the step on both sides.
 
@@ -52,7 +52,7 @@ def compare_classes(before: Side, after: Side) -> tuple[ClassChange, ...]:
     )
 
 
-@dataclass(frozen=True)
+@record
 class PartChange:
     """A part of the communication or of the copies on both sides; None where a side does not know it.
 

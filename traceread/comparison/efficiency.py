@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any
 
 from traceread.comparison.side import Side
+from traceread.records import record
 
 
-@dataclass(frozen=True)
+@record
 class Used:
     """How one side uses its hardware; None where that is not known.
 
@@ -46,7 +46,7 @@ class Used:
         }
 
 
-@dataclass(frozen=True)
+@record
 class EfficiencyChange:
     """How both sides use their hardware."""
 

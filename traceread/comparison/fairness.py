@@ -6,12 +6,12 @@ What differs is named, and then no side is called faster: a step of half the bat
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping
-from dataclasses import dataclass
 from shlex import quote
 from typing import Any
 
 from traceread.comparison.side import Side
 from traceread.errors import ComparisonError
+from traceread.records import record
 
 NOT_KNOWN = "not recorded"
 _CUT = 30
@@ -20,7 +20,7 @@ _CUT = 30
 Declared = Mapping[str, tuple[str, str]]
 
 
-@dataclass(frozen=True)
+@record
 class KeyCheck:
     """One compare key on both sides.
 
@@ -61,7 +61,7 @@ class KeyCheck:
         return {"key": self.key, "before": _or_none(self.before), "after": _or_none(self.after), "state": self.state}
 
 
-@dataclass(frozen=True)
+@record
 class Fairness:
     """Whether the sides may be compared.
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any
 
@@ -16,6 +15,7 @@ from traceread.comparison.noise import Difference, Verdict
 from traceread.errors import ComparisonError
 from traceread.findings import Finding, Skipped
 from traceread.measurements.classes import CLASSES
+from traceread.records import record
 from traceread.units import duration, percent, plural
 
 if TYPE_CHECKING:
@@ -35,7 +35,7 @@ class State(StrEnum):
     UNDECIDED = "undecided"
 
 
-@dataclass(frozen=True)
+@record
 class Gate:
     """The most that something may grow.
 
@@ -58,7 +58,7 @@ class Gate:
         return f"{self.metric} > +{self.text}"
 
 
-@dataclass(frozen=True)
+@record
 class GateResult:
     """A gate with what became of it, in one sentence."""
 

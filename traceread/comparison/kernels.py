@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from traceread.comparison.kernel_names import shapeless, spelling, untyped
 from traceread.comparison.side import SavedKernel, Side
+from traceread.records import record
 
 BY_NAME, BY_SHAPE, BY_TEMPLATE, BY_OP = "name", "name without shapes", "name without template arguments", "op"
 
 
-@dataclass(frozen=True)
+@record
 class Launched:
     """Kernels of one side, per step.
 
@@ -60,7 +60,7 @@ class Launched:
         }
 
 
-@dataclass(frozen=True)
+@record
 class KernelChange:
     """A kernel, or a family of kernels, on both sides.
 

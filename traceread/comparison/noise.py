@@ -11,7 +11,6 @@ of a job to the next (nodes, neighbours, temperature) is in no capture of one st
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from enum import StrEnum
 from functools import cache
 from typing import Any
@@ -19,6 +18,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from traceread.records import record
 from traceread.report import median
 
 FEWEST = 2
@@ -57,7 +57,7 @@ class Verdict(StrEnum):
         return self in (Verdict.FASTER, Verdict.SLOWER)
 
 
-@dataclass(frozen=True)
+@record
 class Difference:
     """The difference of two means, or of two medians, with what the steps say about it.
 
@@ -171,7 +171,7 @@ def _compare(before: Sequence[int], after: Sequence[int], centres: tuple[int, in
     )
 
 
-@dataclass(frozen=True)
+@record
 class _Estimates:
     """What rows of steps say, one number a row.
 

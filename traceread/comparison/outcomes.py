@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
 
 from traceread.comparison.side import SavedFinding, Side
+from traceread.records import record
 
 
 class Outcome(StrEnum):
@@ -17,7 +17,7 @@ class Outcome(StrEnum):
     NEW = "new"
 
 
-@dataclass(frozen=True)
+@record
 class FindingChange:
     """A finding on both sides.
 

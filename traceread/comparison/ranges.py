@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from traceread.comparison.side import SavedRange, Side
+from traceread.records import record
 
 
-@dataclass(frozen=True)
+@record
 class Open:
     """A range of one side over its steps.
 
@@ -40,7 +40,7 @@ class Open:
         return {"opened": opened, "host_ns": self.host_step_ns, "gpu_ns": self.gpu_step_ns}
 
 
-@dataclass(frozen=True)
+@record
 class RangeChange:
     """A range on both sides; None where it is not there.
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from traceread.errors import SelectionError
@@ -11,6 +10,7 @@ from traceread.figures.labels import exact, label
 from traceread.figures.theme import COLORS, empty_figure, few_ticks, make_figure, text_color, worth_a_legend
 from traceread.measurements.classes import StepClass
 from traceread.measurements.steps import StepSource
+from traceread.records import record
 from traceread.report import PartitionTable, RankReport, common_labels, median, shared_out
 from traceread.units import duration, percent, plural, ratio, unit_for
 
@@ -24,7 +24,7 @@ _MOST = 2000
 _NOTHING = "No GPU work was recorded."
 
 
-@dataclass(frozen=True)
+@record
 class _Bar:
     """One stacked bar: where it stands, what it is called when hovered, ns per class, whether summaries use it."""
 

@@ -6,13 +6,13 @@ import hashlib
 import json
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from shlex import quote
 from typing import Any
 
 from traceread.comparison.side import Side
 from traceread.errors import ComparisonError
+from traceread.records import record
 from traceread.report import median
 
 _COMMITS = ("GITHUB_SHA", "CI_COMMIT_SHA", "GIT_COMMIT", "BUILDKITE_COMMIT")
@@ -22,7 +22,7 @@ _FIRST_REAL_NS = 10**18
 """Captures whose clock does not count from 1970 lie before September 2001."""
 
 
-@dataclass(frozen=True)
+@record
 class Family:
     """Kernels of one family: time and launches per step."""
 
@@ -37,7 +37,7 @@ class Family:
         return self.step_ns / self.launches if self.launches else 0.0
 
 
-@dataclass(frozen=True)
+@record
 class Entry:
     """One report of a job.
 

@@ -6,7 +6,6 @@ The first reports of the same workload are the baseline; their scatter is how mu
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from functools import cached_property
 from math import sqrt
 from statistics import median
@@ -14,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from traceread.history.entry import Entry
 from traceread.names import clean
+from traceread.records import record
 from traceread.units import duration, percent, plural
 
 if TYPE_CHECKING:
@@ -34,7 +34,7 @@ _FEWEST_FOR_TREND = 6
 _SAME_RANK = 3
 
 
-@dataclass(frozen=True)
+@record
 class Answer:
     """A question with its answer in words.
 
@@ -55,7 +55,7 @@ class Answer:
         return {"key": self.key, "question": self.question, "answer": self.text, "alert": self.alert}
 
 
-@dataclass(frozen=True)
+@record
 class Trend:
     """How a value changes from report to report.
 
@@ -79,7 +79,7 @@ def trend_of(values: Sequence[float]) -> Trend | None:
     return Trend(slope / values[0], abs(score) - 1 > _TREND_Z * sqrt(n * (n - 1) * (2 * n + 5) / 18))
 
 
-@dataclass(frozen=True)
+@record
 class History:
     """The reports of one job in order of time.
 

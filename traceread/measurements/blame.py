@@ -12,7 +12,6 @@ ahead by as much, and waits for the same lateness again (the second bucket of a 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from enum import IntEnum
 
 import numpy as np
@@ -28,6 +27,7 @@ from traceread.measurements.partition import Busy
 from traceread.measurements.steps import Steps
 from traceread.measurements.waiting import NOBODY, ExposedSplit, Split, Waiting
 from traceread.model import CodeColumn, IntColumn, Table, column
+from traceread.records import record
 
 Amounts = npt.NDArray[np.int64]
 
@@ -68,7 +68,7 @@ class Cause(IntEnum):
 _TITLES = {Cause.LAUNCH_BOUND: "launch-bound", Cause.UNATTRIBUTED: "idle, cause not recorded", Cause.BUBBLE: "pipeline bubble"}
 
 
-@dataclass(frozen=True, eq=False)
+@record(eq=False)
 class Charges(Table):
     """What each wait is charged to. The charges of a row add up to its wait, and to the exposed part of it, exactly."""
 
@@ -79,7 +79,7 @@ class Charges(Table):
     exposed_ns: IntColumn = column("int64", "ns", "part of the wait that nothing hides, inside used windows")
 
 
-@dataclass(frozen=True, eq=False)
+@record(eq=False)
 class Between:
     """What a rank did between two instants, for many pairs of them.
 

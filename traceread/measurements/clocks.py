@@ -8,7 +8,7 @@ Alignment serves comparisons between ranks. It never changes a rank's own times.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from enum import StrEnum
 
 import numpy as np
@@ -17,6 +17,7 @@ import numpy.typing as npt
 from traceread.measurements.collectives import SYMMETRIC
 from traceread.measurements.matching import Matches
 from traceread.model import IntColumn, Operation
+from traceread.records import record
 
 FEWEST_FOR_DRIFT = 8
 LARGEST_DRIFT_PPB = 1_000_000
@@ -38,7 +39,7 @@ class ClockSource(StrEnum):
     NONE = "none"  # cannot be compared
 
 
-@dataclass(frozen=True)
+@record
 class Offset:
     """How far a clock is ahead of another: `offset_ns + (t - at_ns) · drift_ppb / 10⁹` at its own time t.
 
@@ -74,7 +75,7 @@ _SHARED = Offset(0, 0, 0, None, None, 0, 0, 0, 0, ClockSource.SHARED)
 _NONE = Offset(0, 0, 0, None, None, 0, 0, 0, 0, ClockSource.NONE)
 
 
-@dataclass(frozen=True, eq=False)
+@record(eq=False)
 class Clocks:
     """The clocks of all ranks.
 
@@ -193,7 +194,7 @@ def _shared(matches: Matches, a: int, b: int) -> bool:
     return first != "" and first == second
 
 
-@dataclass(frozen=True, eq=False)
+@record(eq=False)
 class _Measured:
     """The same operations on two ranks.
 

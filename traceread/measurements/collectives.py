@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
 from enum import IntEnum
 from pathlib import Path
 from typing import Any
@@ -37,6 +36,7 @@ from traceread.model import (
     Trace,
     column,
 )
+from traceread.records import record
 
 GROUPED_NS = 10_000_000
 """A group of sends, receives or coalesced collectives is launched at most this long after its last part was recorded."""
@@ -60,7 +60,7 @@ class Evidence(IntEnum):
     RECORD = 3  # its own arguments, or the range it was launched in
 
 
-@dataclass(frozen=True, eq=False)
+@record(eq=False)
 class Collectives(Table):
     """The communication kernels of one rank, one row each, in order of start."""
 
@@ -89,7 +89,7 @@ class Collectives(Table):
     receives: CodeColumn = column("int32", "", "receives among the parts")
 
 
-@dataclass(frozen=True, eq=False)
+@record(eq=False)
 class Peers(Table):
     """The sends and receives inside the collectives of one rank whose both ends are known."""
 
@@ -100,7 +100,7 @@ class Peers(Table):
     elements: IntColumn = column("int64", "", "elements, -1: not recorded")
 
 
-@dataclass(frozen=True, eq=False)
+@record(eq=False)
 class RankCollectives:
     """What one rank contributes to the comparison of ranks; small, and all that matching needs.
 
@@ -169,7 +169,7 @@ def _clock(trace: Trace) -> str:
     return str(Path(trace.files[0])) if trace.source == "nsys" and trace.files else f"host {trace.host}" if trace.host else ""
 
 
-@dataclass(frozen=True, eq=False)
+@record(eq=False)
 class _Kernels:
     """Communication kernels with their launches; `said` is the operation in their names."""
 
@@ -266,7 +266,7 @@ def _completed(outer: CollectiveRecords, inner: CollectiveRecords, of: IntColumn
     return outer.replace(**filled)
 
 
-@dataclass(frozen=True)
+@record
 class _Parts:
     """Which outer ranges belong to which kernel.
 

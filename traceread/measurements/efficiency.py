@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
 
 import numpy as np
@@ -23,6 +23,7 @@ from traceread.measurements.steps import Steps
 from traceread.measurements.traffic import Traffic, sum_traffic
 from traceread.measurements.utilisation import Utilisation, measure_utilisation
 from traceread.model import ActivityKind, CopyKind, Device, Trace
+from traceread.records import record
 from traceread.run import Described, Run
 
 MATRIX_FAMILIES = ("gemm", "attention", "convolution")
@@ -31,7 +32,7 @@ MATRIX_FAMILIES = ("gemm", "attention", "convolution")
 _ENOUGH_COVERAGE = 0.5
 
 
-@dataclass(frozen=True)
+@record
 class RankWork:
     """What one rank contributes to efficiency, over its used steps.
 
@@ -51,7 +52,7 @@ class RankWork:
     phases: tuple[Pace, ...] = ()
 
 
-@dataclass(frozen=True)
+@record
 class StepTimes:
     """The mean step of the slowest rank.
 
@@ -69,7 +70,7 @@ class StepTimes:
         return sum(self.class_ns.values())
 
 
-@dataclass(frozen=True)
+@record
 class Efficiency:
     """How much of the hardware a job uses.
 

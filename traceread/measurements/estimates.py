@@ -8,12 +8,12 @@ so only what sticks out of it is a gap.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from enum import StrEnum
 
 from traceread.measurements.classes import StepClass
 from traceread.measurements.traffic import Traffic
 from traceread.measurements.utilisation import Utilisation
+from traceread.records import record
 from traceread.run import Run
 
 _SECOND = 10**9
@@ -34,7 +34,7 @@ class Resource(StrEnum):
     HOST = "host"
 
 
-@dataclass(frozen=True)
+@record
 class Estimate:
     """One resource of the step.
 
@@ -64,7 +64,7 @@ class Estimate:
         return None if self.least_ns is None or self.measured_ns <= 0 else self.least_ns / self.measured_ns
 
 
-@dataclass(frozen=True)
+@record
 class Estimates:
     """All resources, the largest gap first; those without an estimate last.
 

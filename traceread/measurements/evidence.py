@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
 from weakref import WeakKeyDictionary
 
 import numpy as np
@@ -16,6 +15,7 @@ from traceread.measurements.idle import Idle
 from traceread.measurements.launches import Launches
 from traceread.measurements.steps import Steps
 from traceread.model import CodeColumn, IntColumn, RangeKind, Trace
+from traceread.records import record
 
 _FRAME = re.compile(r"^(?P<file>.+?)\((?P<line>\d+)\): (?P<function>.+)$")
 _NOT_USER_CODE = re.compile(r"(^|/)(torch/|site-packages/|dist-packages/|lib/python[\d.]*/|<frozen |<string>)")
@@ -26,7 +26,7 @@ ROUNDING_NS = 1_000
 """Times of old PyTorch traces are whole microseconds, start and duration rounded each by itself."""
 
 
-@dataclass(frozen=True)
+@record
 class Cause:
     """A part of a gap with one cause.
 
@@ -45,7 +45,7 @@ class Cause:
     names: tuple[str, ...]
 
 
-@dataclass(frozen=True)
+@record
 class Gap:
     """One idle gap of the GPU inside one window.
 
@@ -204,7 +204,7 @@ def source_line(trace: Trace, thread: int, at: int) -> str:
     return ""
 
 
-@dataclass(frozen=True, eq=False)
+@record(eq=False)
 class IdleNames:
     """The names of the rows that say why the GPU was idle.
 
@@ -308,7 +308,7 @@ def parents_of(start: IntColumn, end: IntColumn) -> IntColumn:
     return parent
 
 
-@dataclass(frozen=True)
+@record
 class IdleReason:
     """Idle time of one class with one reason and one name, over some windows.
 

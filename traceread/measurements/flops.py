@@ -6,8 +6,9 @@ the forward, so the parameters cost 2N + 4N a token and the two products of atte
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from enum import StrEnum
+
+from traceread.records import record
 
 
 class Recomputation(StrEnum):
@@ -18,7 +19,7 @@ class Recomputation(StrEnum):
     FULL = "full"
 
 
-@dataclass(frozen=True)
+@record
 class TokenFlops:
     """FLOPs of training on one token, by the convention of the PaLM paper.
 

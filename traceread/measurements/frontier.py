@@ -8,7 +8,6 @@ arXiv 2606.06751).
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -17,9 +16,10 @@ from traceread.measurements.matching import Matches
 from traceread.measurements.rank_facts import RankFacts
 from traceread.measurements.steps import WindowKind
 from traceread.model import Operation
+from traceread.records import record
 
 
-@dataclass(frozen=True)
+@record
 class Stage:
     """A piece of a step's frontier.
 
@@ -48,7 +48,7 @@ class Stage:
         }
 
 
-@dataclass(frozen=True)
+@record
 class Frontier:
     """The stages of all steps that every loaded rank has."""
 

@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 
 from traceread import intervals
 from traceread.model import CodeColumn, IntColumn, RangeKind, Trace
+from traceread.records import record
 
 _KEPT = 20
 
 
-@dataclass(frozen=True)
+@record
 class HostTime:
     """One name on the host.
 
@@ -29,7 +28,7 @@ class HostTime:
     total_ns: int
 
 
-@dataclass(frozen=True)
+@record
 class HostSummary:
     """The host side of a trace.
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import cached_property
 
 import numpy as np
@@ -13,6 +13,7 @@ from traceread.categories.host import Blocker, HostNames
 from traceread.intervals import Intervals
 from traceread.measurements.launches import Launches
 from traceread.model import ActivityKind, IntColumn, RangeKind, Trace
+from traceread.records import record
 
 EXECUTING = 100
 """State of a thread with a call or op open that is no blocker."""
@@ -21,7 +22,7 @@ SILENT = 101
 """State of a thread with nothing open."""
 
 
-@dataclass(frozen=True, eq=False)
+@record(eq=False)
 class Timeline:
     """The state of one thread over time: `state[i]` holds from `at[i-1]` to `at[i]`, before the first and after the last too.
 
@@ -40,7 +41,7 @@ class Timeline:
         return self.state[np.searchsorted(self.at, when, side="right")]
 
 
-@dataclass(frozen=True, eq=False)
+@record(eq=False)
 class HostRows:
     """Calls and ranges of a trace together, each with what it means, grouped by thread.
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -28,6 +27,7 @@ from traceread.model import (
     Trace,
     column,
 )
+from traceread.records import record
 
 SHORT_DISPATCH_NS = 5_000
 """A queued gap up to this long is dispatch in any trace."""
@@ -52,7 +52,7 @@ _CLASS_OF = {
 }
 
 
-@dataclass(frozen=True, eq=False)
+@record(eq=False)
 class Idle(Table):
     """Idle intervals of the device with their cause, sorted; those of a window sum to its idle time."""
 
@@ -67,7 +67,7 @@ class Idle(Table):
     source: IntColumn = column("int64", "", "row that blocked the host: call, or number of calls + range; -1: none")
 
 
-@dataclass(frozen=True, eq=False)
+@record(eq=False)
 class _Gaps:
     """Idle gaps of the device, clipped to windows, with the launch of the activity that ends each."""
 
@@ -84,7 +84,7 @@ class _Gaps:
         return len(self.start)
 
 
-@dataclass(frozen=True, eq=False)
+@record(eq=False)
 class _Pieces:
     """Parts of gaps: `gap` is the position of the gap they belong to."""
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -15,13 +15,14 @@ from traceread.intervals import Intervals
 from traceread.measurements.partition import Busy
 from traceread.measurements.steps import Steps
 from traceread.model import Category, IntColumn, Trace
+from traceread.records import record
 
 if TYPE_CHECKING:
     import pandas as pd
     from plotly.graph_objects import Figure
 
 
-@dataclass(frozen=True)
+@record
 class KernelTime:
     """One activity name over the used windows of a rank.
 
@@ -52,7 +53,7 @@ class KernelTime:
         return self.total_ns / self.count if self.count else 0.0
 
 
-@dataclass(frozen=True)
+@record
 class KernelTable:
     """Activity names of one rank, longest total first.
 

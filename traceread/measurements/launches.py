@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 import numpy.typing as npt
 
 from traceread.model import Calls, IntColumn, Trace
+from traceread.records import record
 
 
-@dataclass(frozen=True, eq=False)
+@record(eq=False)
 class Launches:
     """The launch of each activity of a trace; arrays are parallel to `trace.activities`.
 

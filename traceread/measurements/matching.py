@@ -9,7 +9,7 @@ ends agree as well. Sends meet receives per pair of ranks, in the same way.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, fields
+from dataclasses import fields
 from enum import IntEnum
 from typing import Any
 
@@ -18,6 +18,7 @@ import numpy.typing as npt
 
 from traceread.measurements.collectives import PEER_TO_PEER, Collectives, Evidence, RankCollectives
 from traceread.model import NOT_RECORDED, IntColumn, Operation, ProcessGroup
+from traceread.records import record
 
 Signatures = npt.NDArray[np.uint64]
 """What must agree of two operations, as one number each; 0 agrees with everything."""
@@ -53,7 +54,7 @@ _UNMATCHED_TEXT = {
 }
 
 
-@dataclass(frozen=True)
+@record
 class Group:
     """A process group as the loaded ranks see it.
 
@@ -82,7 +83,7 @@ class Group:
         return {"name": self.name or None, "description": self.description or None, "size": self.size if self.size > 0 else None}
 
 
-@dataclass(frozen=True, eq=False)
+@record(eq=False)
 class Matches:
     """The collectives of all ranks, one row each in order of rank, and which of them are one.
 
@@ -154,7 +155,7 @@ def _is_exchange(table: Collectives) -> npt.NDArray[np.bool_]:
 # Groups.
 
 
-@dataclass(frozen=True)
+@record
 class _Key:
     """What tells a group from another: its ranks if they are recorded, else its name and size, else the place of its stream."""
 
@@ -212,7 +213,7 @@ def _members(group: IntColumn, first: IntColumn, groups: int) -> list[list[tuple
 # Operations of a whole group.
 
 
-@dataclass(frozen=True, eq=False)
+@record(eq=False)
 class _Sequence:
     """Operations of one rank in one channel, in order of issue.
 
@@ -386,7 +387,7 @@ def _aligned(known: _Sequence, other: _Sequence) -> IntColumn:
     return np.arange(len(other)) + tried[0].offset if tried and tried[0].whole else np.full(len(other), _NOWHERE)
 
 
-@dataclass(frozen=True)
+@record
 class _Overlap:
     """Two sequences laid beside each other at an offset.
 

@@ -7,7 +7,6 @@ operator around it (compiled code, extensions, CUDA graphs) is not known, so the
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -19,13 +18,14 @@ from traceread.measurements.launches import Launches
 from traceread.measurements.precision import format_of_kernel
 from traceread.measurements.steps import Steps
 from traceread.model import ELEMENT_BYTES, ActivityKind, Category, IntColumn, MatrixKind, MatrixOps, Trace
+from traceread.records import record
 
 _DTYPES = tuple(ELEMENT_BYTES)
 _FORMATS = {"BFloat16": "bf16", "Half": "fp16", "Char": "int8"} | dict.fromkeys((d for d in ELEMENT_BYTES if d.startswith("Float8")), "fp8")
 _SECOND = 10**9
 
 
-@dataclass(frozen=True)
+@record
 class KindWork:
     """Operators of one kind over the used steps of a rank.
 
@@ -69,7 +69,7 @@ class KindWork:
         return sum(flops / peaks[precision] for precision, flops in self.flops.items()) * _SECOND / self.ns
 
 
-@dataclass(frozen=True)
+@record
 class MatrixWork:
     """Matrix products over the used steps of a rank.
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -13,6 +12,7 @@ from traceread.measurements.matching import Group, Matches
 from traceread.measurements.rank_facts import RankFacts
 from traceread.measurements.waiting import ExposedSplit, Split, Waiting
 from traceread.model import Operation
+from traceread.records import record
 
 SMALL_BYTES = 1 << 20
 """The time of a smaller message is latency: a bandwidth says nothing about it."""
@@ -20,7 +20,7 @@ SMALL_BYTES = 1 << 20
 _ONE_SHARE = (Operation.ALL_GATHER, Operation.REDUCE_SCATTER, Operation.ALL_TO_ALL, Operation.GATHER, Operation.SCATTER)
 
 
-@dataclass(frozen=True)
+@record
 class OperationTime:
     """One operation of one process group, summed over the used steps of all loaded ranks.
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -14,12 +13,13 @@ from traceread.measurements.classes import CLASSES, StepClass
 from traceread.measurements.idle import Idle
 from traceread.measurements.steps import Steps
 from traceread.model import Category, IntColumn, Trace
+from traceread.records import record
 
 if TYPE_CHECKING:
     import pandas as pd
 
 
-@dataclass(frozen=True, eq=False)
+@record(eq=False)
 class Busy:
     """When the device was busy, as unions over all its streams.
 
@@ -50,7 +50,7 @@ def find_busy(trace: Trace) -> Busy:
     )
 
 
-@dataclass(frozen=True, eq=False)
+@record(eq=False)
 class Partition:
     """Class times of the windows of one rank; rows are parallel to `Steps.windows`.
 

@@ -5,18 +5,18 @@ from __future__ import annotations
 import re
 import tomllib
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from functools import cache
 from importlib import resources
 
 from traceread.model import Device
+from traceread.records import record
 
 _GIB = 1 << 30
 _NAME_CUT = 31
 """nsys of 2022 and 2023 cut device names to so many characters."""
 
 
-@dataclass(frozen=True)
+@record
 class Gpu:
     """An entry of peaks.toml.
 
@@ -51,7 +51,7 @@ class Gpu:
         return ""
 
 
-@dataclass(frozen=True)
+@record
 class Found:
     """The GPU behind a recorded device.
 
@@ -66,7 +66,7 @@ class Found:
     reason: str = ""
 
 
-@dataclass(frozen=True)
+@record
 class Peak:
     """A peak in FLOP/s with where it comes from; without one, `source` says why."""
 

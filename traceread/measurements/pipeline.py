@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -14,9 +13,10 @@ from traceread.measurements.matching import Group, Matches
 from traceread.measurements.rank_facts import RankFacts
 from traceread.measurements.waiting import ExposedSplit
 from traceread.model import Operation
+from traceread.records import record
 
 
-@dataclass(frozen=True)
+@record
 class Pipeline:
     """A group whose ranks send to each other in a chain, over the used steps.
 
@@ -105,7 +105,7 @@ def find_pipelines(facts: Sequence[RankFacts], matches: Matches, exposed: Sequen
     return tuple(found)
 
 
-@dataclass(frozen=True)
+@record
 class ExpertLoad:
     """All-to-alls in which ranks get different amounts, over the used steps.
 

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from math import ceil, sqrt
 from typing import Any
+
+from traceread.records import record
 
 HOUR_S = 3600
 DAY_S = 24 * HOUR_S
 
 
-@dataclass(frozen=True)
+@record
 class TrainingPlan:
     """A run over a budget of tokens.
 
@@ -69,7 +70,7 @@ def gpus_for(tokens: int, seconds: float, tokens_per_s_of_gpu: float) -> int:
     return max(ceil(tokens / (seconds * tokens_per_s_of_gpu)), 1)
 
 
-@dataclass(frozen=True)
+@record
 class CheckpointPlan:
     """How often to write a checkpoint, by Young's first-order formula.
 
@@ -111,7 +112,7 @@ class CheckpointPlan:
         }
 
 
-@dataclass(frozen=True)
+@record
 class Plan:
     """The answer of `traceread plan`; what was not asked for is None.
 

@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 import numpy.typing as npt
 
 from traceread import intervals
 from traceread.measurements.launches import Launches
 from traceread.model import IntColumn, Trace
+from traceread.records import record
 
 
-@dataclass(frozen=True, eq=False)
+@record(eq=False)
 class QueueDepth:
     """The launch queue of one rank over a window that is cut into columns of equal length.
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -14,6 +13,7 @@ from traceread.measurements.evidence import parents_of
 from traceread.measurements.launches import Launches
 from traceread.measurements.steps import Steps
 from traceread.model import IntColumn, RangeKind, Trace
+from traceread.records import record
 
 DEEPEST = 6
 """Levels of a path; what lies deeper counts in the range around it."""
@@ -23,7 +23,7 @@ _DIGITS = re.compile(r"\d+")
 _LONGEST_NAME = 200
 
 
-@dataclass(frozen=True)
+@record
 class RangeTime:
     """One path of annotations over the used steps of a rank.
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 
 from traceread.measurements.collectives import RankCollectives
@@ -13,9 +11,10 @@ from traceread.measurements.kernels import KernelTable
 from traceread.measurements.partition import Busy, Partition
 from traceread.measurements.steps import Steps, Window
 from traceread.model import IntColumn
+from traceread.records import record
 
 
-@dataclass(frozen=True, eq=False)
+@record(eq=False)
 class RankFacts:
     """One rank, as its own analysis left it.
 

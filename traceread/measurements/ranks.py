@@ -7,7 +7,6 @@ places where that table needs them; so ranks can be spread over processes and on
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -23,6 +22,7 @@ from traceread.measurements.rank_facts import RankFacts
 from traceread.measurements.stragglers import Straggler, name_straggler
 from traceread.measurements.waiting import ExposedSplit, Split, Waiting, find_waiting, split_exposed
 from traceread.model import ELEMENT_BYTES, IntColumn, Operation
+from traceread.records import record
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -34,7 +34,7 @@ _APART_NS = 60 * 10**9
 _DTYPES = tuple(ELEMENT_BYTES)
 
 
-@dataclass(frozen=True)
+@record
 class RankLine:
     """One rank beside the others, over its used steps.
 
@@ -104,7 +104,7 @@ class RankLine:
         }
 
 
-@dataclass(frozen=True)
+@record
 class Wait:
     """One operation in which ranks waited long, over all loaded ranks.
 
@@ -143,7 +143,7 @@ class Wait:
         }
 
 
-@dataclass(frozen=True)
+@record
 class CommunicationShare:
     """Communication of all loaded ranks over their used steps, to be set beside that of other world sizes.
 
@@ -159,7 +159,7 @@ class CommunicationShare:
     hidden_ns: int
 
 
-@dataclass(frozen=True, eq=False)
+@record(eq=False)
 class RankTable:
     """The ranks of a job together.
 

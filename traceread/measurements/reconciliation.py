@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from enum import StrEnum
 
 from traceread.measurements.classes import StepClass
+from traceread.records import record
 
 
 class Part(StrEnum):
@@ -41,7 +41,7 @@ _OF_CLASS = {
 }
 
 
-@dataclass(frozen=True)
+@record
 class ExposedParts:
     """How exposed communication splits, where ranks can be compared.
 
@@ -56,7 +56,7 @@ class ExposedParts:
     imbalance_ns: int
 
 
-@dataclass(frozen=True)
+@record
 class Reconciliation:
     """The wall time of a step by parts.
 

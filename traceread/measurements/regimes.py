@@ -9,7 +9,6 @@ said so.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
 
@@ -23,6 +22,7 @@ from traceread.measurements.pace import LONGEST_NS
 from traceread.measurements.peaks import Gpu
 from traceread.measurements.steps import Steps
 from traceread.model import ActivityKind, Category, IntColumn, MatrixKind, Trace
+from traceread.records import record
 
 PHASES = ("forward", "backward", "optimizer")
 """Names of the phases of a step by their code."""
@@ -49,7 +49,7 @@ def busy_share(kernel_ns: float, launch_ns: float) -> float:
     return kernel_ns / longest if longest > 0 else 0.0
 
 
-@dataclass(frozen=True)
+@record
 class Pace:
     """Kernels of one family or phase over the used steps of a rank.
 
@@ -76,7 +76,7 @@ class Pace:
         return None if self.launch_ns < 0 else busy_share(self.kernel_ns, self.launch_ns)
 
 
-@dataclass(frozen=True)
+@record
 class Bound:
     """What bounds a family of kernels, or the step.
 
@@ -93,7 +93,7 @@ class Bound:
     evidence: str
 
 
-@dataclass(frozen=True)
+@record
 class Regimes:
     """What bounds the kernels of a rank.
 

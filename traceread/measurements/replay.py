@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Generator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from functools import cached_property
 from heapq import heapify, heappop, heappush
 from itertools import pairwise
@@ -15,6 +15,7 @@ from traceread import intervals
 from traceread.measurements.replay_graph import HostIntervals, ReplayGraph
 from traceread.measurements.replay_host import NEVER
 from traceread.model import IntColumn
+from traceread.records import record
 
 ERROR_LIMIT = 50
 """Thousandths: above this replay error no saving is predicted."""
@@ -22,7 +23,7 @@ ERROR_LIMIT = 50
 _NONE = np.empty(0, np.int64)
 
 
-@dataclass(frozen=True, eq=False)
+@record(eq=False)
 class Removal:
     """What a fix takes away.
 
@@ -52,7 +53,7 @@ class Removal:
         return replace(self, host=host.take(near), activities=self.activities[mine], off_ns=off_ns)
 
 
-@dataclass(frozen=True)
+@record
 class Saving:
     """What removing a cause saves per step, in ns.
 
@@ -67,7 +68,7 @@ class Saving:
     overlap_ns: int | None = None
 
 
-@dataclass(frozen=True, eq=False)
+@record(eq=False)
 class _Changes:
     """A removal in terms of the graph.
 
@@ -86,7 +87,7 @@ class _Changes:
     before: IntColumn
 
 
-@dataclass(frozen=True)
+@record
 class Join:
     """Where an activity meets those of other ranks. Gates open when everybody expected has come.
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
@@ -14,6 +13,7 @@ from traceread.measurements.idle import SHORT_DISPATCH_NS
 from traceread.measurements.launches import Launches
 from traceread.measurements.replay_host import NEVER, HostProgram, Nodes
 from traceread.model import Activities, FlagColumn, IntColumn, Table, Trace, column
+from traceread.records import record
 
 _CLOCK_NS = 2_000
 """Times of different streams agree this well: programmatic launches and rounded clocks overlap a little."""
@@ -24,7 +24,7 @@ _LOOK_BACK = 16
 """Candidates that are looked at for what a stream, or a call, waited for."""
 
 
-@dataclass(frozen=True, eq=False)
+@record(eq=False)
 class Work(Table):
     """Activities in the order of the nodes that launch them; the first ones ran before the program and keep their times."""
 
@@ -36,7 +36,7 @@ class Work(Table):
     pause_ns: IntColumn = column("int64", "ns", "it begins no earlier than so long after the end of that one")
 
 
-@dataclass(frozen=True, eq=False)
+@record(eq=False)
 class Edges(Table):
     """An activity waits for one of another stream."""
 
@@ -46,7 +46,7 @@ class Edges(Table):
     recorded: FlagColumn = column("int8", "", "1: a recorded wait, 0: read off the times")
 
 
-@dataclass(frozen=True, eq=False)
+@record(eq=False)
 class Waits(Table):
     """A node waits for an activity."""
 
@@ -209,7 +209,7 @@ def _waits_by_call(trace: Trace, nodes: Nodes, work: Work) -> Edges:
     return _edges(source, target, recorded=False)
 
 
-@dataclass(frozen=True, eq=False)
+@record(eq=False)
 class TimedWork:
     """Work and edges with their pauses.
 

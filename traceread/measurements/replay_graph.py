@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
@@ -19,6 +18,7 @@ from traceread.measurements.replay_gpu import Edges, Waits, Work, find_edges, fi
 from traceread.measurements.replay_host import Nodes, host_program
 from traceread.measurements.steps import Steps, WindowKind
 from traceread.model import ActivityKind, CodeColumn, FlagColumn, IntColumn, RangeKind, Table, Trace, column
+from traceread.records import record
 
 COMFORTABLE = 40_000
 """Activities that are replayed together; more steps than that are not needed for a mean."""
@@ -26,7 +26,7 @@ LARGEST = 600_000
 """A single step with more activities is not replayed."""
 
 
-@dataclass(frozen=True, eq=False)
+@record(eq=False)
 class HostIntervals(Table):
     """Stretches of host time, by thread."""
 
@@ -35,7 +35,7 @@ class HostIntervals(Table):
     thread: IntColumn = column("int64", "", "position in Trace.threads")
 
 
-@dataclass(frozen=True, eq=False)
+@record(eq=False)
 class Ends(Table):
     """Which work ends which window."""
 
@@ -43,7 +43,7 @@ class Ends(Table):
     window: CodeColumn = column("int32", "", "position among the replayed windows")
 
 
-@dataclass(frozen=True, eq=False)
+@record(eq=False)
 class Spans(Table):
     """The replayed windows, in order."""
 
@@ -55,7 +55,7 @@ class Spans(Table):
     lead_ns: IntColumn = column("int64", "ns", "... and so long after it")
 
 
-@dataclass(frozen=True, eq=False)
+@record(eq=False)
 class ReplayGraph:
     """What depends on what in consecutive windows of one rank.
 

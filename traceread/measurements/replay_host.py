@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 import numpy.typing as npt
 
@@ -14,6 +12,7 @@ from traceread.measurements.host_time import HostRows
 from traceread.measurements.launches import Launches
 from traceread.measurements.steps import Steps, launched_before_capture
 from traceread.model import CodeColumn, FlagColumn, IntColumn, Table, Trace, column
+from traceread.records import record
 
 NEVER = -(1 << 61)
 """Earlier than any time."""
@@ -30,7 +29,7 @@ _RELEASE_NS = 20_000
 """A launch call that waited for room returns so soon after the room came."""
 
 
-@dataclass(frozen=True, eq=False)
+@record(eq=False)
 class Nodes(Table):
     """Calls that launch or wait, in order of their start: the host program. One that stands inside another is part of it."""
 
@@ -45,7 +44,7 @@ class Nodes(Table):
     blocks: FlagColumn = column("int8", "", "1: a blocking call")
 
 
-@dataclass(frozen=True, eq=False)
+@record(eq=False)
 class HostProgram:
     """The nodes and what belongs to them.
 

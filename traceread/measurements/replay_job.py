@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
@@ -17,6 +16,7 @@ from traceread.measurements.replay_graph import ReplayGraph
 from traceread.measurements.replay_host import NEVER
 from traceread.measurements.waiting import Split, Waiting
 from traceread.model import Operation
+from traceread.records import record
 
 LARGEST_JOB = 250_000
 """With more activities on all ranks together, the slowest rank is replayed alone."""
@@ -30,7 +30,7 @@ JobRemoval = Mapping[int, Removal]
 Ends = tuple[list[int], list[int]]
 
 
-@dataclass(frozen=True, eq=False)
+@record(eq=False)
 class JobGraph:
     """The graphs of ranks that are replayed together.
 

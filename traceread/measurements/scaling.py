@@ -7,10 +7,11 @@ model at the same shape say anything about each other, so each is compared with 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from enum import StrEnum
 from fractions import Fraction
 from typing import Any
+
+from traceread.records import record
 
 
 class Scaling(StrEnum):
@@ -20,7 +21,7 @@ class Scaling(StrEnum):
     WEAK = "weak"  # the tokens of a step per GPU
 
 
-@dataclass(frozen=True)
+@record
 class ScalingRun:
     """One run.
 
@@ -54,7 +55,7 @@ class ScalingRun:
         return self.tokens * 1e9 / self.step_ns
 
 
-@dataclass(frozen=True)
+@record
 class ScalingStep:
     """A run against its baseline.
 
@@ -104,7 +105,7 @@ class ScalingStep:
         }
 
 
-@dataclass(frozen=True)
+@record
 class ScalingTable:
     """Runs of different sizes.
 

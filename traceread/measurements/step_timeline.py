@@ -8,7 +8,7 @@ out without a count.
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from enum import IntEnum
 from typing import TYPE_CHECKING
 
@@ -25,6 +25,7 @@ from traceread.measurements.partition import Busy, class_intervals
 from traceread.measurements.queue_depth import QueueDepth, find_queue_depth
 from traceread.measurements.steps import Steps
 from traceread.model import Category, CodeColumn, IntColumn, RangeKind, Table, Trace, column
+from traceread.records import record
 
 if TYPE_CHECKING:
     from plotly.graph_objects import Figure
@@ -61,7 +62,7 @@ class LaneKind(IntEnum):
     CALLS = 4  # runtime and OS calls of one host thread
 
 
-@dataclass(frozen=True)
+@record
 class Lane:
     """One line of the timeline.
 
@@ -76,7 +77,7 @@ class Lane:
     rows: int
 
 
-@dataclass(frozen=True, eq=False)
+@record(eq=False)
 class Bars(Table):
     """Bars in order of lane and start; those of a lane do not overlap unless its rows do."""
 
@@ -89,7 +90,7 @@ class Bars(Table):
     busy_ns: IntColumn = column("int64", "ns", "their time together; less than its length where they leave gaps")
 
 
-@dataclass(frozen=True, eq=False)
+@record(eq=False)
 class StepTimeline:
     """One window of one rank, drawn.
 
@@ -131,7 +132,7 @@ class StepTimeline:
         return plot_timeline(self, dark=dark)
 
 
-@dataclass(frozen=True, eq=False)
+@record(eq=False)
 class _Rows:
     """Rows of several lanes, to be merged: sorted by (lane, start)."""
 

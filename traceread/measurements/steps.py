@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from enum import StrEnum
 
 import numpy as np
@@ -19,6 +19,7 @@ from traceread.errors import SelectionError
 from traceread.measurements.graphs import cut_graphs
 from traceread.measurements.launches import Launches
 from traceread.model import ActivityKind, ByteColumn, IntColumn, RangeKind, Trace
+from traceread.records import record
 
 BETWEEN = "between steps"
 BETWEEN_CAPTURES = "between captures"
@@ -48,7 +49,7 @@ class WindowKind(StrEnum):
     WHOLE = "whole"
 
 
-@dataclass(frozen=True)
+@record
 class StepOptions:
     """How steps are found.
 
@@ -61,7 +62,7 @@ class StepOptions:
     micro_steps: int = 1
 
 
-@dataclass(frozen=True)
+@record
 class Window:
     """One window of one rank, `[start_ns, end_ns)` on the device.
 
@@ -97,7 +98,7 @@ class Window:
         return _lacks_kernels(*self.launch_coverage)
 
 
-@dataclass(frozen=True, eq=False)
+@record(eq=False)
 class Steps:
     """The windows of one rank in order of time.
 
@@ -122,7 +123,7 @@ class Steps:
     step_thread: int
 
 
-@dataclass(frozen=True, eq=False)
+@record(eq=False)
 class HostSegments:
     """Host time, cut: segment i holds the launches in `[start[i], end[i])`."""
 
@@ -136,7 +137,7 @@ class HostSegments:
     source: StepSource = StepSource.RECORDED
 
 
-@dataclass(frozen=True, eq=False)
+@record(eq=False)
 class _Family:
     """Rows of `trace.ranges` that name steps, sorted by start, with the name without digits."""
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -12,6 +11,7 @@ from traceread.measurements.blame import Cause, Charges
 from traceread.measurements.classes import StepClass
 from traceread.measurements.evidence import sum_reasons
 from traceread.measurements.rank_facts import RankFacts
+from traceread.records import record
 
 NOTICEABLE = 50
 """A rank is a straggler from where it costs the others one part in so many of their steps."""
@@ -23,7 +23,7 @@ _ALIKE = (4, 5)
 """So much of the time compared must be in names that are slower each by themselves."""
 
 
-@dataclass(frozen=True)
+@record
 class Slowness:
     """A rank against the median of all for the same work, as a fraction `own_ns / typical_ns`.
 
@@ -41,7 +41,7 @@ class Slowness:
         return {"own_ns": self.own_ns, "typical_ns": self.typical_ns, "everywhere": self.everywhere}
 
 
-@dataclass(frozen=True)
+@record
 class Straggler:
     """The rank that the others wait for.
 

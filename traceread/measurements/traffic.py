@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from math import ceil, log2
 
 import numpy as np
@@ -11,13 +10,14 @@ import numpy.typing as npt
 from traceread.measurements.collectives import RankCollectives
 from traceread.measurements.steps import Steps
 from traceread.model import NOT_RECORDED, IntColumn, Operation
+from traceread.records import record
 
 _SECOND = 10**9
 _HALVED = (Operation.ALL_GATHER, Operation.REDUCE_SCATTER, Operation.ALL_TO_ALL, Operation.GATHER, Operation.SCATTER)
 """Of the whole tensor each rank sends all but its own part; an all-reduce does so twice."""
 
 
-@dataclass(frozen=True)
+@record
 class OperationTraffic:
     """One operation in groups of one size, over the used steps of a rank.
 
@@ -45,7 +45,7 @@ class OperationTraffic:
         return ceil(log2(self.group)) if self.group > 1 else 0 if self.group == 1 else 1
 
 
-@dataclass(frozen=True)
+@record
 class Traffic:
     """What one rank sends over its used steps.
 

@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from traceread.errors import Notice
 from traceread.measurements.flops import Recomputation, TokenFlops, flops_of_token, utilisation
 from traceread.measurements.peaks import Gpu, Peak, find_gpu, find_peak
 from traceread.model import Device
+from traceread.records import record
 from traceread.run import Described, Tokens
 
 _SECOND = 10**9
 
 
-@dataclass(frozen=True)
+@record
 class Utilisation:
     """What a job makes of its GPUs. Everything that is not known is None; `missing` says what would have to be.
 

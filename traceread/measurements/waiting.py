@@ -6,7 +6,6 @@ are not loaded nothing is known, so waiting is a lower bound where some are miss
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from enum import IntEnum
 
 import numpy as np
@@ -20,6 +19,7 @@ from traceread.measurements.matching import Matches, Unmatched
 from traceread.measurements.partition import Busy
 from traceread.measurements.steps import Steps
 from traceread.model import FlagColumn, IntColumn, Operation
+from traceread.records import record
 
 NOBODY = -1
 
@@ -50,7 +50,7 @@ _SPLIT_TEXT = {
 }
 
 
-@dataclass(frozen=True, eq=False)
+@record(eq=False)
 class Waiting:
     """Waiting in every collective; columns are parallel to the rows of `Matches`.
 
@@ -187,7 +187,7 @@ def _exchanges(matches: Matches, clocks: Clocks, rank: IntColumn, aligned: IntCo
 # Exposed communication.
 
 
-@dataclass(frozen=True, eq=False)
+@record(eq=False)
 class ExposedSplit:
     """Exposed communication of one rank, divided; each sum is exact.
 

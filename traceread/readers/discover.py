@@ -10,7 +10,7 @@ import glob
 import os
 import re
 from collections.abc import Collection, Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import count
 from pathlib import Path
 from shlex import quote
@@ -22,6 +22,7 @@ from traceread.readers.formats import KINETO, NSYS, REPORT_SUFFIXES, format_of, 
 from traceread.readers.limits import refuse_more
 from traceread.readers.options import DEFAULTS, Progress, ReadOptions
 from traceread.readers.windows import captures, joined
+from traceread.records import record
 from traceread.remote import RemotePath, fetched, identity, is_url, listed
 from traceread.remote import head_of as head_here
 
@@ -40,7 +41,7 @@ _WORKER = re.compile(r"(?<![a-z])worker[-_]?(\d{1,7})", re.IGNORECASE)
 _WHAT_IS_READ = "traceread reads files of torch.profiler's export_chrome_trace and of: nsys export --type sqlite"
 
 
-@dataclass(frozen=True)
+@record
 class Source:
     """A file that holds traces, before it is read.
 
@@ -59,7 +60,7 @@ class Source:
     size: int = 0
 
 
-@dataclass(frozen=True)
+@record
 class Found:
     """The sources behind some paths, in order of rank and name, and the files left out with the reason."""
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import numpy as np
 
@@ -16,6 +15,7 @@ from traceread.model import NOT_RECORDED, CollectiveRecords, Operation, ProcessG
 from traceread.readers.nsys_export import NVTX, THREAD_BITS, Export, of_processes
 from traceread.readers.operation_names import operation_of_range, peers_of_range
 from traceread.readers.sqlite import Database
+from traceread.records import record
 
 SCHEMA_ENTRIES = "NVTX_PAYLOAD_SCHEMA_ENTRIES"
 
@@ -31,7 +31,7 @@ Fields = dict[tuple[int, int], list[tuple[str, str, int]]]
 """The fields of a payload by domain and schema: name, form, offset."""
 
 
-@dataclass(frozen=True)
+@record
 class Payloads:
     """What NCCL wrote beside its ranges.
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import TypeVar
 
 import numpy as np
@@ -45,6 +44,7 @@ from traceread.readers.nsys_export import (
 )
 from traceread.readers.pages import NameKind, Texts, distinct_names
 from traceread.readers.sqlite import Among
+from traceread.records import record
 
 _VERSION_SUFFIX = re.compile(r"_v\d{4,}$")  # cudaLaunchKernel_v7000, but not cuGetProcAddress_v2
 
@@ -74,7 +74,7 @@ _LOADING_NAME = re.compile(r"dlm?open\b|compil|\bJIT\b|lazy|(module|library|func
 _QUEUE_FULL_NAME = re.compile(r"command buffer full", re.IGNORECASE)
 
 
-@dataclass(frozen=True, eq=False)
+@record(eq=False)
 class CallRows(Table):
     """Runtime and driver calls of all processes."""
 
@@ -85,7 +85,7 @@ class CallRows(Table):
     correlation: IntColumn = column("int64", "", "correlation id")
 
 
-@dataclass(frozen=True, eq=False)
+@record(eq=False)
 class RangeRows(Table):
     """Host ranges of all processes."""
 
@@ -149,7 +149,7 @@ class _Labels:
         return labels
 
 
-@dataclass(frozen=True, eq=False)
+@record(eq=False)
 class _NvtxRows(Table):
     """The rows of NVTX_EVENTS that name something or last."""
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
@@ -25,6 +24,7 @@ from traceread.readers.nsys_export import (
 )
 from traceread.readers.nsys_host import CallRows
 from traceread.readers.sqlite import Database
+from traceread.records import record
 
 _MOST_GPUS = 4096
 _LAUNCHING = re.compile(r"cu(da)?(Launch|GraphLaunch|Memcpy|Memset)")
@@ -55,7 +55,7 @@ _RANK_VARIABLES = (
 )
 
 
-@dataclass(frozen=True)
+@record
 class Environment:
     """All that is ever kept of a captured environment."""
 

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import numpy as np
 
 from traceread.model import NOT_RECORDED, Activities, Calls, IntColumn, StreamWaits, Table, column
 from traceread.readers.nsys_export import NO_PROCESS, Export, process_of
+from traceread.records import record
 
 SYNCHRONIZATION = "CUPTI_ACTIVITY_KIND_SYNCHRONIZATION"
 CUDA_EVENT = "CUPTI_ACTIVITY_KIND_CUDA_EVENT"
@@ -17,7 +17,7 @@ CUDA_EVENT = "CUPTI_ACTIVITY_KIND_CUDA_EVENT"
 _STREAM_WAIT = re.compile(r"cu(da)?StreamWaitEvent")
 
 
-@dataclass(frozen=True, eq=False)
+@record(eq=False)
 class Synchronizations(Table):
     """Rows of SYNCHRONIZATION, whatever they wait for.
 
@@ -33,7 +33,7 @@ class Synchronizations(Table):
     sync: IntColumn = column("int64", "", "id of one record of the event, 0: none (the column came with schema 3.17)")
 
 
-@dataclass(frozen=True, eq=False)
+@record(eq=False)
 class EventRecords(Table):
     """Rows of CUDA_EVENT: an event was recorded on a stream."""
 

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
+
+from traceread.records import record
 
 NO_LIMIT = 1 << 62
 UNPACKED_FREELY = 1 << 30
@@ -14,7 +16,7 @@ Progress = Callable[[int, int | None], None]
 """Called with (bytes done, bytes in total); the total is None where it is not known."""
 
 
-@dataclass(frozen=True)
+@record
 class ReadOptions:
     """Limits against hostile or broken files, and a place to report progress.
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from enum import IntEnum
 from typing import TYPE_CHECKING
 
@@ -16,6 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from traceread.readers.scanner import PURE_PYTHON
+from traceread.records import record
 
 try:
     from traceread.readers import _pages
@@ -48,7 +48,7 @@ def in_use() -> str:
     return f"SQLite ({PURE_PYTHON} is set)" if os.environ.get(PURE_PYTHON) else "SQLite"
 
 
-@dataclass(frozen=True)
+@record
 class Layout:
     """What the header of a file says about its pages.
 
@@ -64,7 +64,7 @@ class Layout:
     utf8: bool
 
 
-@dataclass(frozen=True)
+@record
 class Wanted:
     """A column that is wanted.
 
@@ -79,7 +79,7 @@ class Wanted:
     added: bool = False
 
 
-@dataclass(frozen=True, eq=False)
+@record(eq=False)
 class Texts:
     """One text, or none, per row.
 
@@ -100,7 +100,7 @@ class Texts:
         return Texts(self.data, self.start[kept], self.end[kept])
 
 
-@dataclass(frozen=True, eq=False)
+@record(eq=False)
 class Batch:
     """Some rows, in memory that the next ones overwrite.
 
@@ -122,7 +122,7 @@ class NameKind(IntEnum):
     ODD = 3  # to be looked at otherwise
 
 
-@dataclass(frozen=True, eq=False)
+@record(eq=False)
 class Names:
     """The different names in a column of texts.
 

@@ -12,7 +12,6 @@ import re
 import sqlite3
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
 from itertools import chain, islice
 from pathlib import Path
 from shlex import quote
@@ -26,6 +25,7 @@ from traceread.model import IntColumn
 from traceread.readers import pages
 from traceread.readers.options import Progress
 from traceread.readers.pages import Texts
+from traceread.records import record
 
 MAGIC = b"SQLite format 3\0"
 
@@ -41,7 +41,7 @@ _REAL_TABLE = re.compile(r"\s*create\s+table\b", re.IGNORECASE)
 _DAMAGED = "the file is cut or damaged; copy or export it again"
 
 
-@dataclass(frozen=True)
+@record
 class Among:
     """A condition on rows: a column, with some bits cleared, is one of these values, or none of them; NULL never is.
 
@@ -113,7 +113,7 @@ class _NoPages(Exception):
     """SQLite has to read the table."""
 
 
-@dataclass(frozen=True)
+@record
 class _Pages:
     """The open file beside SQLite's own."""
 
@@ -121,7 +121,7 @@ class _Pages:
     layout: pages.Layout
 
 
-@dataclass(frozen=True)
+@record
 class _Stored:
     """How a table is stored: its first page, the place of each column in a row, those with a default, a name of the row id."""
 

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from traceread.measurements.steps import StepSource
 from traceread.names import and_more, missing_list, number_list, path_title, shorten, step_list
+from traceread.records import record
 from traceread.report import RankReport, Report
 from traceread.reporters.document import Block, Column, Document, Listing, Paragraph, Table, Tone
 from traceread.reporters.headline import SOURCES, device_phrase, ranks_phrase
@@ -36,7 +35,7 @@ _DOUBTFUL = {
 }
 
 
-@dataclass(frozen=True)
+@record
 class Verdict:
     """Whether a capture is good enough to decide on.
 

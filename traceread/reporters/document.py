@@ -6,8 +6,9 @@ or less than another. Strings in it may hold recorded names as they are; rendere
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from enum import StrEnum
+
+from traceread.records import record
 
 
 class Tone(StrEnum):
@@ -19,7 +20,7 @@ class Tone(StrEnum):
     WARNING = "warning"
 
 
-@dataclass(frozen=True)
+@record
 class Bar:
     """A share drawn as a bar: `part` of `whole`; `kind` is the key of the class or category it stands for."""
 
@@ -28,7 +29,7 @@ class Bar:
     kind: str
 
 
-@dataclass(frozen=True)
+@record
 class Name:
     """A recorded name: where there is no room its middle is left out."""
 
@@ -38,7 +39,7 @@ class Name:
 Cell = str | Bar | Name
 
 
-@dataclass(frozen=True)
+@record
 class Column:
     """A column of a table.
 
@@ -53,7 +54,7 @@ class Column:
     grows: bool = False
 
 
-@dataclass(frozen=True)
+@record
 class Table:
     """Rows of cells under columns; `total` is a last row set apart, `note` a line below."""
 
@@ -64,7 +65,7 @@ class Table:
     note: str = ""
 
 
-@dataclass(frozen=True)
+@record
 class Paragraph:
     """Sentences."""
 
@@ -72,7 +73,7 @@ class Paragraph:
     tone: Tone = Tone.PLAIN
 
 
-@dataclass(frozen=True)
+@record
 class Listing:
     """Entries under a title, each a first line and further lines; `numbered` ones are ranked."""
 
@@ -86,7 +87,7 @@ class Listing:
 Block = Table | Paragraph | Listing
 
 
-@dataclass(frozen=True)
+@record
 class Document:
     """A heading (its parts are joined by dots) and blocks."""
 

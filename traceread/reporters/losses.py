@@ -3,19 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from traceread.measurements.classes import Reason, StepClass
 from traceread.measurements.evidence import IdleReason, sum_reasons
 from traceread.measurements.kernels import KernelTime
 from traceread.names import and_more, kernel_title, row_title, shorten
+from traceread.records import record
 from traceread.report import RankReport, Summary
 from traceread.units import duration, percent
 
 _BUSY = {StepClass.EXPOSED_COMMUNICATION: "communication", StepClass.EXPOSED_COPY: "copy"}
 
 
-@dataclass(frozen=True)
+@record
 class ClassLine:
     """One line of the table of classes: title, key, mean ns per step, what it consists of."""
 

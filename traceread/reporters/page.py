@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import json
 from base64 import b64encode
-from dataclasses import dataclass
 from functools import cache
 from hashlib import sha256
 from importlib import resources
@@ -16,6 +15,7 @@ from typing import TYPE_CHECKING
 
 import traceread
 from traceread.figures.theme import template
+from traceread.records import record
 from traceread.reporters.headline import heading, headline
 from traceread.reporters.methods import DEFINITIONS
 from traceread.reporters.sections import Fixes, Grid, Plot, Section, Words, key_numbers, make_sections
@@ -34,7 +34,7 @@ PLOTLYJS = ("inline", "cdn")
 """Where the page has plotly.js from: within it, or from cdn.plot.ly when it is opened."""
 
 
-@dataclass(frozen=True)
+@record
 class Page:
     """What the template fills in.
 

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from traceread.measurements.classes import Reason
 from traceread.model import Capability
+from traceread.records import record
 from traceread.report import RankReport, Report
 
 
-@dataclass(frozen=True)
+@record
 class Guide:
     """A capability in words.
 
@@ -97,7 +96,7 @@ GUIDES = {
 }
 
 
-@dataclass(frozen=True)
+@record
 class Missing:
     """Something that was not recorded: what, and on which ranks."""
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from html import unescape
 from typing import TYPE_CHECKING
 
@@ -18,6 +18,7 @@ from traceread.measurements.classes import StepClass
 from traceread.measurements.step_timeline import StepTimeline
 from traceread.measurements.steps import StepSource
 from traceread.names import kernel_title, number_list, shorten
+from traceread.records import record
 from traceread.report import RankReport, Report, Summary
 from traceread.reporters.answer import class_table, host_blocks
 from traceread.reporters.capture import capture_document
@@ -43,7 +44,7 @@ _GAPS = 20
 _ROOM = 0.15
 
 
-@dataclass(frozen=True)
+@record
 class Plot:
     """A place for a figure; with `choices` for one of several."""
 
@@ -56,7 +57,7 @@ class Plot:
     note: str = ""
 
 
-@dataclass(frozen=True)
+@record
 class Grid:
     """A table that can be sorted, and filtered where it is searchable."""
 
@@ -66,7 +67,7 @@ class Grid:
     searchable: bool = False
 
 
-@dataclass(frozen=True)
+@record
 class Place:
     """An evidence: where it is, what is there, and what part of a timeline on the page shows it (None: it is on none)."""
 
@@ -76,7 +77,7 @@ class Place:
     span: tuple[float, float] | None
 
 
-@dataclass(frozen=True)
+@record
 class Fix:
     """A finding as the page shows it."""
 
@@ -90,14 +91,14 @@ class Fix:
     confidence: str
 
 
-@dataclass(frozen=True)
+@record
 class Fixes:
     """The fix list."""
 
     entries: tuple[Fix, ...]
 
 
-@dataclass(frozen=True)
+@record
 class Words:
     """The place of the definitions."""
 
@@ -105,7 +106,7 @@ class Words:
 Part = Block | Plot | Grid | Fixes | Words
 
 
-@dataclass(frozen=True)
+@record
 class Section:
     """A part of the page that can be jumped to; `short` is what the link says."""
 

@@ -6,7 +6,6 @@ import csv
 import io
 import json
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from importlib.util import find_spec
 from itertools import islice
 from pathlib import Path
@@ -15,6 +14,7 @@ from typing import Any
 from traceread.errors import OutputError
 from traceread.measurements.classes import CLASSES, Reason, StepClass
 from traceread.measurements.partition import class_intervals
+from traceread.records import record
 from traceread.report import Report
 from traceread.reporters.csv import harmless
 from traceread.reporters.files import replacing, replacing_path
@@ -26,7 +26,7 @@ Rows = Iterator[dict[str, Any]]
 _AT_ONCE = 50_000
 
 
-@dataclass(frozen=True)
+@record
 class TableSource:
     """A table: the types of its columns by name, and the function that gives its rows one after the other."""
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import io
 import re
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from traceread.names import clean, shorten
+from traceread.records import record
 from traceread.reporters.document import Bar, Block, Cell, Document, Listing, Name, Paragraph, Table, Tone
 
 if TYPE_CHECKING:
@@ -31,7 +31,7 @@ _ASCII = str.maketrans({"·": "-", "…": "~", "×": "x", "–": "-", "›": ">"
 """One character for one, so that columns stay where they are."""
 
 
-@dataclass(frozen=True)
+@record
 class Screen:
     """What text is written to.
 
@@ -46,7 +46,7 @@ class Screen:
     unicode: bool = True
 
 
-def render_text(document: Document, screen: Screen = Screen()) -> str:
+def render_text(document: Document, screen: Screen = Screen()) -> str:  # noqa: B008 - a record, which nobody changes
     """The document as lines of at most `screen.width` characters, ending in a newline."""
     from rich.console import Console
 

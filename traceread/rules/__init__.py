@@ -13,7 +13,6 @@ import importlib
 import pkgutil
 import sys
 from collections.abc import Callable, Collection, Iterator
-from dataclasses import dataclass
 from functools import cache
 from importlib.metadata import EntryPoint, entry_points
 from types import ModuleType
@@ -22,6 +21,7 @@ from typing import Any
 from traceread.errors import Notice, SelectionError
 from traceread.findings import Effort, Evidence, Finding, Skipped
 from traceread.model import Capability
+from traceread.records import record
 from traceread.rules.facts import Facts
 from traceread.rules.losses import Loss
 
@@ -52,7 +52,7 @@ Check = Callable[[Any], Iterator[Finding]]
 """Generators of findings from `Facts`, or from `JobFacts` where ranks are compared."""
 
 
-@dataclass(frozen=True)
+@record
 class Rule:
     """One rule.
 

@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Collection
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from traceread.errors import Notice
 from traceread.findings import Finding, Skipped
 from traceread.measurements.replay_graph import ReplayGraph
 from traceread.model import Capability
+from traceread.records import record
 from traceread.rules import Facts, Loss, Rule
 from traceread.rules.manual import read_manual
 
 
-@dataclass(frozen=True, eq=False)
+@record(eq=False)
 class RankFindings:
     """What the rules say about one rank.
 

@@ -31,10 +31,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
 
 from traceread.findings import Effort, Finding
 from traceread.model import Capability, Operation
+from traceread.records import record
 from traceread.rules import LAST, Facts, rule
 from traceread.rules.operations import operations, title_of
 from traceread.rules.phases import place_in_step
@@ -44,7 +44,7 @@ _DDP = "https://docs.pytorch.org/docs/stable/generated/torch.nn.parallel.Distrib
 _FSDP = "https://docs.pytorch.org/docs/stable/distributed.fsdp.fully_shard.html"
 
 
-@dataclass(frozen=True)
+@record
 class _Advice:
     fix: str
     docs: tuple[str, ...]

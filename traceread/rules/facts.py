@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from functools import cached_property
 
 import numpy as np
@@ -31,6 +31,7 @@ from traceread.measurements.replay import Removal
 from traceread.measurements.replay_graph import HostIntervals
 from traceread.measurements.steps import Steps
 from traceread.model import ByteColumn, Category, CodeColumn, IntColumn, RangeKind, Trace
+from traceread.records import record
 from traceread.rules.losses import Loss, joined
 from traceread.units import duration, plural
 
@@ -55,7 +56,7 @@ _BLOCKER_OF = {
 }
 
 
-@dataclass(frozen=True, eq=False)
+@record(eq=False)
 class Blocked:
     """Host rows of one name that block the host.
 
@@ -75,7 +76,7 @@ class Blocked:
     ns: int
 
 
-@dataclass(frozen=True, eq=False)
+@record(eq=False)
 class Facts:
     """What is known about one rank.
 

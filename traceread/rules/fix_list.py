@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import TYPE_CHECKING, Any
 
 from traceread.findings import Finding, Skipped
 from traceread.measurements.classes import StepClass
 from traceread.measurements.replay import Removal
 from traceread.measurements.replay_job import JobGraph, JobRemoval, JobReplay, alone
+from traceread.records import record
 from traceread.rules.inspection import Inspection
 
 if TYPE_CHECKING:
@@ -25,7 +26,7 @@ _ALSO = 3
 """What saves nothing more after the others is worth a line from so many hundredths of the step by itself on."""
 
 
-@dataclass(frozen=True)
+@record
 class ReplayQuality:
     """How far savings can be trusted.
 
@@ -47,7 +48,7 @@ class ReplayQuality:
         return {"error": self.error, "steps": self.steps, "of": self.of, "reason": self.reason or None, "queue": self.queue}
 
 
-@dataclass(frozen=True)
+@record
 class FixList:
     """The answer to "what first?".
 
@@ -83,7 +84,7 @@ class FixList:
         return replace(self, findings=tuple(known))
 
 
-@dataclass(frozen=True)
+@record
 class _Candidate:
     """A finding with what its fix takes away.
 

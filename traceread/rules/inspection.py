@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 
 import numpy as np
 
@@ -12,6 +12,7 @@ from traceread.measurements.classes import StepClass
 from traceread.measurements.replay import Removal
 from traceread.measurements.replay_graph import ReplayGraph, blocked_by, build_graph
 from traceread.model import Category
+from traceread.records import record
 from traceread.rules import Facts, Rule
 from traceread.rules.checking import RankFindings, check_rank, without_tables
 from traceread.rules.losses import joined
@@ -30,7 +31,7 @@ _CATEGORIES = {
 }
 
 
-@dataclass(frozen=True, eq=False)
+@record(eq=False)
 class Inspection:
     """One rank's part of the fix list.
 

@@ -3,20 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from traceread.errors import Notice
 from traceread.findings import Evidence, Finding, Skipped
 from traceread.measurements.classes import StepClass
 from traceread.measurements.rank_facts import RankFacts
 from traceread.measurements.ranks import RankTable
+from traceread.records import record
 from traceread.rules import Rule
 from traceread.rules.inspection import Inspection
 from traceread.rules.losses import Loss
 from traceread.rules.manual import read_manual
 
 
-@dataclass(frozen=True, eq=False)
+@record(eq=False)
 class JobFacts:
     """What is known about the ranks together.
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import field
 from functools import reduce
 
 import numpy as np
@@ -11,11 +11,12 @@ from traceread import intervals
 from traceread.measurements.replay import Removal
 from traceread.measurements.replay_graph import HostIntervals
 from traceread.model import IntColumn
+from traceread.records import record
 
 _NONE = np.empty(0, np.int64)
 
 
-@dataclass(frozen=True, eq=False)
+@record(eq=False)
 class Loss:
     """Time with one cause. Rows are positions in the tables of the rank, each row counts once.
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
 from functools import cache
 
 from traceread.findings import Effort
+from traceread.records import record
 from traceread.rules import Rule
 
 SECTIONS = (
@@ -25,7 +25,7 @@ SECTIONS = (
 _LINK = re.compile(r"https?://\S+")
 
 
-@dataclass(frozen=True)
+@record
 class Manual:
     """A manual in parts.
 

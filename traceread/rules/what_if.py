@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 from traceread.errors import MissingData, SelectionError
 from traceread.measurements.classes import StepClass
 from traceread.measurements.replay_job import JobGraph, JobReplay, alone
+from traceread.records import record
 from traceread.rules.inspection import Inspection
 
 _EXAMPLE = "data_wait=0,exposed_communication=50%"
@@ -17,7 +18,7 @@ _FOR_EVER = (StepClass.QUEUED, StepClass.UNATTRIBUTED, StepClass.PROFILER)
 _PART = re.compile(r"\s*(?P<name>[A-Za-z][A-Za-z_ -]*?)\s*=\s*(?P<left>\d{1,3}(?:\.\d)?)\s*(?P<unit>%?)\s*")
 
 
-@dataclass(frozen=True)
+@record
 class WhatIf:
     """The answer to a what-if question.
 

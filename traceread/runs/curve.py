@@ -4,17 +4,17 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
 from statistics import fmean
 from typing import Any
 
+from traceread.records import record
 from traceread.runs.history import RunHistory
 from traceread.runs.ledger import Throughput, counted_intervals
 
 _S = 10**9
 
 
-@dataclass(frozen=True)
+@record
 class Point:
     """An interval, or the mean of several neighbours.
 

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
 from itertools import pairwise
 
 from traceread.errors import Notice
+from traceread.records import record
 from traceread.steplog import Entry, Segment
 
 
-@dataclass(frozen=True)
+@record
 class Stretch:
     """One segment of a run.
 
@@ -43,7 +43,7 @@ class Stretch:
         return 0 if self.kept_to is None else max(last - self.kept_to, 0)
 
 
-@dataclass(frozen=True)
+@record
 class RunHistory:
     """A run.
 

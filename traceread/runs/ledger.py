@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from enum import StrEnum
 from statistics import median
 from typing import Any
@@ -11,6 +10,7 @@ from typing import Any
 from traceread.measurements.planning import HOUR_S
 from traceread.measurements.utilisation import Utilisation, measure_utilisation
 from traceread.model import Device
+from traceread.records import record
 from traceread.run import Described, run_of
 from traceread.runs.history import RunHistory
 from traceread.steplog import Entry
@@ -29,7 +29,7 @@ class Part(StrEnum):
     OTHER = "not_logged"
 
 
-@dataclass(frozen=True)
+@record
 class Throughput:
     """Tokens over time.
 
@@ -50,7 +50,7 @@ class Throughput:
         return self.tokens * _S / self.gpu_ns if self.gpu_ns else None
 
 
-@dataclass(frozen=True)
+@record
 class Ledger:
     """The account of a run.
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 import math
 from collections import deque
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from statistics import median
 from typing import Any
 
+from traceread.records import record
 from traceread.steplog import Entry
 
 ALPHA = 0.01
@@ -24,7 +24,7 @@ _RECENT = 50
 _AROUND = 2
 
 
-@dataclass(frozen=True)
+@record
 class Spike:
     """A value far above what was usual.
 
@@ -59,7 +59,7 @@ class Spike:
         }
 
 
-@dataclass(frozen=True)
+@record
 class Drop:
     """Intervals in a row with far fewer tokens per second than was usual before.
 

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from statistics import median
 from typing import TYPE_CHECKING, Any
 
 from traceread.errors import Notice
 from traceread.names import clean
+from traceread.records import record
 from traceread.run import Described, find_run
 from traceread.runs.curve import Point, draw_curve
 from traceread.runs.history import RunHistory, order_runs
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 _S = 10**9
 
 
-@dataclass(frozen=True)
+@record
 class Evaluation:
     """An evaluation point.
 
@@ -46,7 +46,7 @@ class Evaluation:
         return {"checkpoint": self.checkpoint or None, "step": self.step, "tokens": self.tokens, "metrics": self.metrics}
 
 
-@dataclass(frozen=True)
+@record
 class Memory:
     """Peaks of the rank with the most.
 
@@ -66,7 +66,7 @@ class Memory:
         return None if not self.device_bytes else 1 - self.allocated_bytes / self.device_bytes
 
 
-@dataclass(frozen=True)
+@record
 class RunSummary:
     """A run.
 
@@ -162,7 +162,7 @@ class RunSummary:
         }
 
 
-@dataclass(frozen=True)
+@record
 class Runs:
     """All runs, and the telemetry beside them."""
 

@@ -5,13 +5,13 @@ from __future__ import annotations
 import csv
 import re
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
 from pathlib import Path
 from shlex import quote
 from statistics import median
 from typing import Any
 
 from traceread.errors import InputError, UnknownFormat
+from traceread.records import record
 
 BUSY_SHARE = 0.9
 """Utilisation from which a GPU counts as busy by nvidia-smi: a kernel runs, however little it does."""
@@ -32,7 +32,7 @@ _FIELDS = {
 }
 
 
-@dataclass(frozen=True)
+@record
 class GpuTelemetry:
     """A GPU over the log: medians; what was not logged is None.
 

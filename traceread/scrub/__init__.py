@@ -15,7 +15,6 @@ import tempfile
 import zipfile
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from shlex import quote
 from typing import IO, Any
@@ -24,6 +23,7 @@ from traceread.errors import InputError, OutputError, TracereadError
 from traceread.readers import discover
 from traceread.readers.formats import KINETO, REPORT_SUFFIXES
 from traceread.readers.options import DEFAULTS, ReadOptions
+from traceread.records import record
 from traceread.remote import is_url
 from traceread.run import FILE_NAME
 from traceread.scrub import kineto, nsys
@@ -35,7 +35,7 @@ _NEW = "give a name that is not taken yet"
 _ZIP_DATE = (1980, 1, 1, 0, 0, 0)
 
 
-@dataclass(frozen=True)
+@record
 class Scrubbed:
     """What was done.
 
