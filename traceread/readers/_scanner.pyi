@@ -25,3 +25,13 @@ def scan(
     codes: npt.NDArray[np.int32],
     timed: npt.NDArray[np.uint8],
 ) -> Scanned | None: ...
+def scan_file(
+    descriptor: int,
+    begin: int,
+    stop: int,
+    is_first: bool,
+    buffer_bytes: int,
+    integers: npt.NDArray[np.int64],
+    codes: npt.NDArray[np.int32],
+    timed: npt.NDArray[np.uint8],
+) -> tuple[Scanned, int, int, int] | None: ...

@@ -6,14 +6,14 @@ number in quotes, a key twice) ends the scan with "not understood", and the call
 there is one question to ask of every line here: can it accept a text that the typed decoder of `event_columns` refuses, or
 take something else out of it? Being stricter costs time only.
 
-Why it stays inside the text: a `bytes` object ends in a NUL of its own, which no loop below steps over, for it is no digit, no
-white space and not allowed in a string. Only `run_end` loads eight bytes at once, and looks first whether they are there.
+Why it stays inside the text: a `bytes` object ends in a NUL of its own (and so does what is read of a file), which no loop below
+steps over, for it is no digit, no white space and not allowed in a string. Only `run_end` loads eight bytes at once, and looks first whether they are there.
 """
 
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t, uint64_t
-from libc.stdlib cimport calloc, free, realloc
-from libc.string cimport memchr, memcmp, memcpy, memset
+from libc.stdlib cimport calloc, free, malloc, realloc
+from libc.string cimport memchr, memcmp, memcpy, memmove, memset
 
 ctypedef const uint8_t* Text
 
@@ -39,7 +39,25 @@ cdef extern from *:
     """
     int plain_bytes(Text text) noexcept nogil
 
+cdef extern from *:
+    """
+    #ifndef _WIN32
+    #include <unistd.h>
+    #endif
+    /* Bytes of a file from a place on; how many were read. */
+    static inline Py_ssize_t read_at(int descriptor, void *bytes, size_t count, long long offset) {
+    #ifdef _WIN32
+        return -1;
+    #else
+        return pread(descriptor, bytes, count, (off_t) offset);
+    #endif
+    }
+    """
+    Py_ssize_t read_at(int descriptor, void* bytes, size_t count, long long offset) noexcept nogil
+
 cdef enum:
+    NEARLY_EMPTY = 16384  # bytes; most events are shorter
+    LOOKBACK = 256  # bytes in which the end of one event is seen and the comma before the next
     DEEPEST = 60  # nesting of what is skipped; anything deeper is left to the other decoder
     MOST_PROBES = 200  # in a table; names made to collide must not cost quadratic time
     ABSENT = -1
@@ -73,15 +91,23 @@ cdef int64_t LIMIT_NS = 1 << 62
 # --- tables -----------------------------------------------------------------------------------------------------------------
 
 
-cdef struct Strings:
-    # Distinct stretches of the text, numbered in order of first use. Nothing is copied: the text outlives the table.
-    uint32_t* slots  # number + 1 by hash, 0 where free
-    uint32_t mask
+cdef struct Texts:
+    # Copies of stretches of the text, one behind the other.
+    uint8_t* data
+    Py_ssize_t used
+    Py_ssize_t size
+    Py_ssize_t* ends
     uint32_t count
     uint32_t room
-    Text* starts
-    uint32_t* lengths
+
+
+cdef struct Strings:
+    # Distinct texts, numbered in order of first use.
+    Texts texts
     uint64_t* hashes
+    uint32_t* slots  # number + 1 by hash, 0 where free
+    uint32_t mask
+    uint32_t room
 
 
 cdef struct Pairs:
@@ -91,13 +117,6 @@ cdef struct Pairs:
     uint32_t count
     uint32_t room
     uint64_t* keys
-
-
-cdef struct Spans:
-    # Stretches of the text.
-    Py_ssize_t count
-    Py_ssize_t room
-    Text* bounds  # start, end, start, end, ...
 
 
 cdef inline uint64_t mixed(uint64_t value) noexcept nogil:
@@ -123,30 +142,46 @@ cdef inline uint64_t hash_of(Text text, Py_ssize_t length) noexcept nogil:
     return mixed(result ^ word)
 
 
+cdef inline Py_ssize_t start_in(Texts* texts, uint32_t number) noexcept nogil:
+    return texts.ends[number - 1] if number else 0
+
+
+cdef bint kept(Texts* texts, Text start, Py_ssize_t length) noexcept nogil:
+    """Whether a stretch of the text could be copied behind the others."""
+    cdef void* grown
+    cdef Py_ssize_t size
+    if texts.count == texts.room:
+        grown = realloc(texts.ends, (2 * texts.room + 64) * sizeof(Py_ssize_t))
+        if grown == NULL:
+            return False
+        texts.ends, texts.room = <Py_ssize_t*> grown, 2 * texts.room + 64
+    if texts.size - texts.used < length:
+        size = 2 * texts.size + length + 4096
+        grown = realloc(texts.data, size)
+        if grown == NULL:
+            return False
+        texts.data, texts.size = <uint8_t*> grown, size
+    memcpy(texts.data + texts.used, start, length)
+    texts.used += length
+    texts.ends[texts.count] = texts.used
+    texts.count += 1
+    return True
+
+
 cdef bint make_room_for_strings(Strings* table) noexcept nogil:
     """Whether there is room for one more string now."""
     cdef uint32_t room = 4 * table.room if table.room else 256
-    cdef void* starts
-    cdef void* lengths
-    cdef void* hashes
-    cdef uint32_t* slots
+    cdef void* hashes = realloc(table.hashes, room * sizeof(uint64_t))
+    cdef uint32_t* slots = <uint32_t*> calloc(2 * room, sizeof(uint32_t))
     cdef uint32_t number, slot
-    starts = realloc(table.starts, room * sizeof(Text))
-    if starts != NULL:
-        table.starts = <Text*> starts
-    lengths = realloc(table.lengths, room * sizeof(uint32_t))
-    if lengths != NULL:
-        table.lengths = <uint32_t*> lengths
-    hashes = realloc(table.hashes, room * sizeof(uint64_t))
     if hashes != NULL:
         table.hashes = <uint64_t*> hashes
-    slots = <uint32_t*> calloc(2 * room, sizeof(uint32_t))
-    if starts == NULL or lengths == NULL or hashes == NULL or slots == NULL:
+    if hashes == NULL or slots == NULL:
         free(slots)
         return False
     free(table.slots)
     table.slots, table.mask, table.room = slots, 2 * room - 1, room
-    for number in range(table.count):
+    for number in range(table.texts.count):
         slot = <uint32_t> table.hashes[number] & table.mask
         while slots[slot]:
             slot = (slot + 1) & table.mask
@@ -157,21 +192,26 @@ cdef bint make_room_for_strings(Strings* table) noexcept nogil:
 cdef int32_t number_of_string(Strings* table, Text text, Py_ssize_t length) noexcept nogil:
     """The number of a string, a new one if it is new; -1 if there is no room or too many look alike."""
     cdef uint64_t hashed = hash_of(text, length)
+    cdef Texts* texts = &table.texts
     cdef uint32_t slot, number
+    cdef Py_ssize_t begin
     cdef int probes
-    if table.count == table.room and not make_room_for_strings(table):
+    if texts.count == table.room and not make_room_for_strings(table):
         return -1
     slot = <uint32_t> hashed & table.mask
     for probes in range(MOST_PROBES):
         if table.slots[slot] == 0:
-            number = table.count
-            table.starts[number], table.lengths[number], table.hashes[number] = text, <uint32_t> length, hashed
-            table.count += 1
+            number = texts.count
+            if not kept(texts, text, length):
+                return -1
+            table.hashes[number] = hashed
             table.slots[slot] = number + 1
             return <int32_t> number
         number = table.slots[slot] - 1
-        if table.hashes[number] == hashed and table.lengths[number] == length and memcmp(table.starts[number], text, length) == 0:
-            return <int32_t> number
+        if table.hashes[number] == hashed:
+            begin = start_in(texts, number)
+            if texts.ends[number] - begin == length and memcmp(texts.data + begin, text, length) == 0:
+                return <int32_t> number
         slot = (slot + 1) & table.mask
     return -1
 
@@ -213,19 +253,6 @@ cdef int32_t number_of_pair(Pairs* table, uint64_t key) noexcept nogil:
             return <int32_t> table.slots[slot] - 1
         slot = (slot + 1) & table.mask
     return -1
-
-
-cdef bint kept(Spans* spans, Text start, Text end) noexcept nogil:
-    """Whether a stretch could be added."""
-    cdef void* bounds
-    if spans.count == spans.room:
-        bounds = realloc(spans.bounds, 2 * (2 * spans.room + 16) * sizeof(Text))
-        if bounds == NULL:
-            return False
-        spans.bounds, spans.room = <Text*> bounds, 2 * spans.room + 16
-    spans.bounds[2 * spans.count], spans.bounds[2 * spans.count + 1] = start, end
-    spans.count += 1
-    return True
 
 
 # --- JSON -------------------------------------------------------------------------------------------------------------------
@@ -558,9 +585,9 @@ cdef struct Sink:
     Strings name_table
     Strings identity_table
     Pairs track_table
-    Spans labels
-    Spans collectives
-    Spans operators
+    Texts labels
+    Texts collectives
+    Texts operators
 
 
 cdef inline int known_argument(Text key, Py_ssize_t length) noexcept nogil:
@@ -835,9 +862,9 @@ cdef bint row_kept(Event* event, Text start, Text end, Sink* sink) noexcept nogi
         sink.integers[field * sink.capacity + row] = event.values[field]
     sink.timed[row] = event.has_start and event.has_duration
     sink.rows += 1
-    if may_multiply(event) and not kept(&sink.operators, start, end):
+    if may_multiply(event) and not kept(&sink.operators, start, end - start):
         return False
-    return not tells_of_collective(event) or kept(&sink.collectives, start, end)
+    return not tells_of_collective(event) or kept(&sink.collectives, start, end - start)
 
 
 cdef bint skipped(Event* event, Text start, Text end, Sink* sink) noexcept nogil:
@@ -845,34 +872,141 @@ cdef bint skipped(Event* event, Text start, Text end, Sink* sink) noexcept nogil
     if not is_plain(&event.category) or not is_plain(&event.name) or not is_plain(&event.process) or not is_plain(&event.thread):
         return False
     if is_word(&event.phase, b"M", 1) and (is_word(&event.name, b"thread_name", 11) or is_word(&event.name, b"process_labels", 14)):
-        return kept(&sink.labels, start, end)
+        return kept(&sink.labels, start, end - start)
     return True
+
+
+cdef inline bint taken(Event* event, Text start, Text end, Sink* sink) noexcept nogil:
+    """Whether all of an event was understood; what it says is in the sink then."""
+    if not is_plain(&event.phase):
+        return False
+    sink.objects += 1
+    sink.events += event.phase.start != NULL
+    if is_word(&event.phase, b"X", 1):
+        return row_kept(event, start, end, sink)
+    return skipped(event, start, end, sink)
+
+
+cdef inline Text next_event(Text at) noexcept nogil:
+    """Where the next event begins, one comma between; NULL if it does not follow."""
+    at = blank_end(at)
+    return NULL if at[0] != c',' else blank_end(at + 1)
 
 
 cdef bint scanned(Text at, Text stop, Scan* scan, Sink* sink) noexcept nogil:
     """Whether a text is nothing but events with one comma between them, all of them understood."""
     cdef Event event
     cdef Text start
-    while True:
+    while at != NULL:
         start = at
         at = event_end(at, scan, &event)
-        if at == NULL or at > stop:
-            return False
-        sink.objects += 1
-        if not is_plain(&event.phase):
-            return False
-        sink.events += event.phase.start != NULL
-        if is_word(&event.phase, b"X", 1):
-            if not row_kept(&event, start, at, sink):
-                return False
-        elif not skipped(&event, start, at, sink):
+        if at == NULL or at > stop or not taken(&event, start, at, sink):
             return False
         if at == stop:
             return True
-        at = blank_end(at)
-        if at[0] != c',':
+        at = next_event(at)
+    return False
+
+
+# --- events of a file -------------------------------------------------------------------------------------------------------
+
+
+cdef struct File:
+    # Some of the file in memory, a NUL behind it.
+    int descriptor
+    int64_t offset  # in the file, where the memory begins
+    uint8_t* data
+    Py_ssize_t length
+    Py_ssize_t room  # without the NUL
+
+
+cdef bint moved(File* file, Py_ssize_t done) noexcept nogil:
+    """Whether there is more of the file in memory now; what was `done` is dropped."""
+    cdef Py_ssize_t rest = file.length - done
+    cdef Py_ssize_t count
+    memmove(file.data, file.data + done, rest)
+    file.offset += done
+    count = read_at(file.descriptor, file.data + rest, file.room - rest, file.offset + rest)
+    file.length = rest + (count if count > 0 else 0)
+    file.data[file.length] = 0
+    return count > 0
+
+
+cdef inline bint is_event_key(Text key, Text end) noexcept nogil:
+    """Whether an object that begins with this quoted key may be an event; few others do."""
+    if end - key < 7 or key[0] != c'"':
+        return False
+    key += 1
+    return (
+        memcmp(key, b'ph"', 3) == 0 or memcmp(key, b'ts"', 3) == 0 or memcmp(key, b'cat"', 4) == 0 or memcmp(key, b'pid"', 4) == 0
+        or memcmp(key, b'tid"', 4) == 0 or memcmp(key, b'dur"', 4) == 0 or memcmp(key, b'name"', 5) == 0 or memcmp(key, b'args"', 5) == 0
+    )
+
+
+cdef Text first_event(Text at, Text end) noexcept nogil:
+    """Where an event seems to begin: a brace and a key of events behind another brace and a comma. NULL if none does."""
+    cdef Text start
+    while True:
+        at = <Text> memchr(at, c'}', end - at)
+        if at == NULL:
+            return NULL
+        at += 1
+        start = next_event(at)
+        if start != NULL and start[0] == c'{' and is_event_key(blank_end(start + 1), end):
+            return start
+
+
+cdef struct Part:
+    # Places in the file.
+    int64_t begin  # where the first event begins
+    int64_t end  # where the last one ends
+    int64_t following  # where the next one begins
+
+
+cdef bint scanned_part(File* file, Part* part, int64_t stop, bint is_first, Scan* scan, Sink* sink) noexcept nogil:
+    """Whether all events were understood that begin between two places of the file; another one must follow them."""
+    cdef Event event
+    cdef Text start
+    cdef Text end
+    cdef Text at
+    if not moved(file, 0):
+        return False
+    scan.end = file.data + file.length
+    at = file.data
+    if not is_first:
+        at = first_event(at, scan.end)
+        while at != NULL and file.offset + (at - file.data) < part.begin:
+            at = first_event(at, scan.end)
+        if at == NULL:
             return False
-        at = blank_end(at + 1)
+    part.begin = part.end = part.following = file.offset + (at - file.data)
+    while part.following < stop:
+        if scan.end - at < NEARLY_EMPTY:
+            moved(file, at - file.data)
+            scan.end, at = file.data + file.length, file.data
+        start = at
+        end = event_end(start, scan, &event)
+        if end == NULL:
+            # The end of what is in memory may have cut it.
+            if (start == file.data and file.length == file.room) or not moved(file, start - file.data):
+                return False
+            scan.end, start = file.data + file.length, file.data
+            end = event_end(start, scan, &event)
+            if end == NULL:
+                return False
+        if not taken(&event, start, end, sink):
+            return False
+        part.end = file.offset + (end - file.data)
+        at = next_event(end)
+        if at == NULL or at[0] != c'{':
+            if not moved(file, end - file.data):
+                return False
+            scan.end = file.data + file.length
+            at = next_event(file.data)
+            if at == NULL or at[0] != c'{':
+                return False
+        part.following = file.offset + (at - file.data)
+    return True
 
 
 # --- the way out ------------------------------------------------------------------------------------------------------------
@@ -896,23 +1030,25 @@ cdef class Scanned:
     cdef readonly bint has_shapes, names_collectives
 
 
-cdef bytes text_of(Text start, Py_ssize_t length):
-    return PyBytes_FromStringAndSize(<const char*> start, length)
+cdef list texts_in(Texts* texts):
+    cdef uint32_t i
+    cdef Py_ssize_t begin = 0
+    cdef list result = []
+    for i in range(texts.count):
+        result.append(PyBytes_FromStringAndSize(<const char*> texts.data + begin, texts.ends[i] - begin))
+        begin = texts.ends[i]
+    return result
 
 
-cdef list strings_in(Strings* table):
-    return [text_of(table.starts[i], table.lengths[i]) for i in range(table.count)]
-
-
-cdef list spans_in(Spans* spans):
-    return [text_of(spans.bounds[2 * i], spans.bounds[2 * i + 1] - spans.bounds[2 * i]) for i in range(spans.count)]
+cdef void release_texts(Texts* texts) noexcept:
+    free(texts.data)
+    free(texts.ends)
 
 
 cdef void release_strings(Strings* table) noexcept:
-    free(table.slots)
-    free(table.starts)
-    free(table.lengths)
+    release_texts(&table.texts)
     free(table.hashes)
+    free(table.slots)
 
 
 cdef void release(Sink* sink) noexcept:
@@ -921,9 +1057,31 @@ cdef void release(Sink* sink) noexcept:
     release_strings(&sink.identity_table)
     free(sink.track_table.slots)
     free(sink.track_table.keys)
-    free(sink.labels.bounds)
-    free(sink.collectives.bounds)
-    free(sink.operators.bounds)
+    release_texts(&sink.labels)
+    release_texts(&sink.collectives)
+    release_texts(&sink.operators)
+
+
+cdef Scanned told(Scan* scan, Sink* sink):
+    cdef Scanned result = Scanned.__new__(Scanned)
+    result.rows, result.objects, result.events = sink.rows, sink.objects, sink.events
+    result.has_shapes, result.names_collectives = scan.has_shapes, scan.names_collectives
+    result.categories, result.names = texts_in(&sink.category_table.texts), texts_in(&sink.name_table.texts)
+    result.identities = texts_in(&sink.identity_table.texts)
+    result.tracks = [(sink.track_table.keys[i] >> 32, sink.track_table.keys[i] & 0xffffffff) for i in range(sink.track_table.count)]
+    result.labels, result.collectives = texts_in(&sink.labels), texts_in(&sink.collectives)
+    result.operators = texts_in(&sink.operators)
+    return result
+
+
+cdef void prepare(Scan* scan, Sink* sink, int64_t[:, ::1] integers, int32_t[:, ::1] codes, uint8_t[::1] timed) except *:
+    if integers.shape[0] != FIELDS or codes.shape[0] != 3 or not integers.shape[1] == codes.shape[1] == timed.shape[0] > 0:
+        raise ValueError("columns of other shapes were expected")
+    memset(scan, 0, sizeof(Scan))
+    memset(sink, 0, sizeof(Sink))
+    sink.capacity = timed.shape[0]
+    sink.integers, sink.timed = &integers[0, 0], &timed[0]
+    sink.categories, sink.names, sink.tracks = &codes[0, 0], &codes[1, 0], &codes[2, 0]
 
 
 def scan(
@@ -946,29 +1104,58 @@ def scan(
     cdef Sink sink
     cdef Text begin = <Text> PyBytes_AS_STRING(text)
     cdef bint understood
-    cdef Scanned result
     if not 0 <= start < stop <= PyBytes_GET_SIZE(text) or stop - start > 1 << 30:
         return None
-    if integers.shape[0] != FIELDS or codes.shape[0] != 3 or not integers.shape[1] == codes.shape[1] == timed.shape[0] > 0:
-        raise ValueError("columns of other shapes were expected")
-    state.end, state.has_shapes, state.names_collectives = begin + PyBytes_GET_SIZE(text), False, False
-    memset(&sink, 0, sizeof(Sink))
-    sink.capacity = timed.shape[0]
-    sink.integers, sink.timed = &integers[0, 0], &timed[0]
-    sink.categories, sink.names, sink.tracks = &codes[0, 0], &codes[1, 0], &codes[2, 0]
+    prepare(&state, &sink, integers, codes, timed)
+    state.end = begin + PyBytes_GET_SIZE(text)
     try:
         with nogil:
             understood = scanned(begin + start, begin + stop, &state, &sink)
-        if not understood:
-            return None
-        result = Scanned.__new__(Scanned)
-        result.rows, result.objects, result.events = sink.rows, sink.objects, sink.events
-        result.has_shapes, result.names_collectives = state.has_shapes, state.names_collectives
-        result.categories, result.names = strings_in(&sink.category_table), strings_in(&sink.name_table)
-        result.identities = strings_in(&sink.identity_table)
-        result.tracks = [(sink.track_table.keys[i] >> 32, sink.track_table.keys[i] & 0xffffffff) for i in range(sink.track_table.count)]
-        result.labels, result.collectives = spans_in(&sink.labels), spans_in(&sink.collectives)
-        result.operators = spans_in(&sink.operators)
-        return result
+        return told(&state, &sink) if understood else None
     finally:
+        release(&sink)
+
+
+def scan_file(
+    int descriptor,
+    int64_t begin,
+    int64_t stop,
+    bint is_first,
+    Py_ssize_t buffer_bytes,
+    int64_t[:, ::1] integers not None,
+    int32_t[:, ::1] codes not None,
+    uint8_t[::1] timed not None,
+):
+    """What the events that begin in a part of an open file hold; None if not all of that is understood, or if no event follows them.
+
+    Args:
+        descriptor: of the file.
+        begin, stop: between these places the events begin.
+        is_first: one begins at `begin`; else they are looked for from there on, and whether one really begins is for the caller to judge.
+        buffer_bytes: how much of the file is in memory at once; a longer event is not understood.
+        integers, codes, timed: as for `scan`.
+
+    Returns:
+        What was found, and the places where the first event begins, where the last one ends, and where the next one begins.
+    """
+    cdef Scan state
+    cdef Sink sink
+    cdef File file
+    cdef Part part
+    cdef bint understood
+    if not 0 <= begin < stop or not LOOKBACK < buffer_bytes <= 1 << 30:
+        return None
+    prepare(&state, &sink, integers, codes, timed)
+    part.begin = begin
+    file.descriptor, file.length, file.room = descriptor, 0, buffer_bytes
+    file.offset = begin if is_first else max(0, begin - LOOKBACK)
+    file.data = <uint8_t*> malloc(buffer_bytes + 1)
+    if file.data == NULL:
+        return None
+    try:
+        with nogil:
+            understood = scanned_part(&file, &part, stop, is_first, &state, &sink)
+        return (told(&state, &sink), part.begin, part.end, part.following) if understood else None
+    finally:
+        free(file.data)
         release(&sink)

@@ -12,6 +12,7 @@ import json
 import os
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import closing
 from dataclasses import dataclass
 from functools import partial
 from operator import attrgetter
@@ -21,11 +22,14 @@ import msgspec
 
 from traceread.readers import scanner
 from traceread.readers.event_columns import Columns, Event, EventBatch, Scalar, decoded, decoded_many, loaded, patiently_decoded
+from traceread.readers.file_parts import scanned_parts
 from traceread.readers.mending import mended
 from traceread.readers.options import DEFAULTS, ReadOptions
 
 if TYPE_CHECKING:
     from concurrent.futures import ThreadPoolExecutor
+
+    from traceread.readers.unpacking import Unpacked
 
 _P = ParamSpec("_P")
 _T = TypeVar("_T")
@@ -48,6 +52,7 @@ _LOOKAHEAD = 256  # bytes that decide whether a "]" ends the events
 _NESTED = 1 << 16  # how far objects inside an event's own lists are followed
 _NESTED_TRIES = 100  # and how often in vain: hostile files must stay linear
 _MOST_THREADS = 8  # unpacking and collecting are serial; more threads would wait for them
+_CHUNKS_PER_PART = 8  # at most, where the scanner reads the file itself
 _CHUNKS_PER_THREAD = 2  # begun before the first result is waited for, so that threads are done at about the same time
 
 _MARKS = {
@@ -92,15 +97,25 @@ class EventReader:
         marks: of "shapes" and "collectives", what the events carry.
     """
 
-    def __init__(self, blocks: Iterable[bytes], options: ReadOptions = DEFAULTS, watch: Watch = lambda text, names: None) -> None:
-        """`watch` is shown every event once, mended where it was damaged; of what the compiled scanner reads, those it may want."""
+    def __init__(
+        self,
+        blocks: Iterable[bytes],
+        options: ReadOptions = DEFAULTS,
+        watch: Watch = lambda text, names: None,
+        source: Unpacked | None = None,
+    ) -> None:
+        """`watch` is shown every event once, mended where it was damaged; of what the compiled scanner reads, those it may want.
+
+        `source`, where the blocks come from, lets the scanner read the file itself if it is not packed.
+        """
         self.form = ""
         self.objects = 0
         self.damage = Damage()
         self.marks: set[str] = set()
         self._options = options
         self._watch = watch
-        self._source = iter(blocks)
+        self._blocks = iter(blocks)
+        self._source = source
         self._text = b""
         self._base = 0  # where the text begins in the file
         self._at = 0  # the cursor, in the text
@@ -158,6 +173,8 @@ class EventReader:
         if not self._find_events():
             return
         try:
+            if self._stride:
+                yield from self._scanned_parts()
             is_open = True
             while is_open:
                 if self._stride:
@@ -187,7 +204,7 @@ class EventReader:
         """A text with at least so many bytes more of the file behind it, unless that ends before."""
         parts = [rest]
         while wanted > 0 and not self._eof:
-            block = next(self._source, None)
+            block = next(self._blocks, None)
             if block is None:
                 self._eof = True
             else:
@@ -233,6 +250,33 @@ class EventReader:
         self._head += text[: self._options.max_event_bytes - len(self._head)]
 
     # --- events, by the compiled scanner ----------------------------------------------------------------------------
+
+    def _scanned_parts(self) -> Iterator[EventBatch]:
+        """Most events of a file that is not packed, up to some that the scanner does not understand."""
+        start = _end(_SEPARATOR, self._text, self._at)
+        if self._source is None or self._source.plain is None or self._eof or self._text[start : start + 1] != b"{":
+            return
+        if self._text.count(b",", self._at, start):
+            return
+        chunk = self._options.chunk_bytes
+        parts = scanned_parts(
+            self._source.plain.fileno(),
+            self._base + start,
+            self._source.readable_bytes() - chunk,
+            threads=self._threads,
+            least_bytes=chunk,
+            most_bytes=_CHUNKS_PER_PART * chunk,
+            max_event_bytes=self._options.max_event_bytes,
+        )
+        with closing(parts):
+            for part in parts:
+                batch = self._taken(part.scan)
+                if batch is None:
+                    break
+                self._comma_due = True
+                self._text, self._base, self._at = b"", part.end, 0
+                self._source.move(part.end)
+                yield batch
 
     def _scanned(self) -> Iterator[EventBatch]:
         """The events from the cursor on, up to some that the scanner does not understand or that are the last.
@@ -283,12 +327,18 @@ class EventReader:
 
     def _accepted(self, scan: scanner.Scan | None, start: int, cut: int) -> EventBatch | None:
         """The batch of a scanned chunk, None if it was not understood; moves the cursor behind it."""
-        batch = None if scan is None else self._columns.scanned(scan)
-        if scan is None or batch is None:
+        batch = None if scan is None else self._taken(scan)
+        if batch is not None:
+            self._check_commas(self._text.count(b",", self._at, start))
+            self._comma_due = True
+            self._at = cut
+        return batch
+
+    def _taken(self, scan: scanner.Scan) -> EventBatch | None:
+        """The batch of what was scanned, None if a text in it is not sound; then nothing is kept."""
+        batch = self._columns.scanned(scan)
+        if batch is None:
             return None
-        self._check_commas(self._text.count(b",", self._at, start))
-        self._comma_due = True
-        self._at = cut
         self.objects += scan.told.objects
         for mark, seen in (("shapes", scan.told.has_shapes), ("collectives", scan.told.names_collectives)):
             if seen:

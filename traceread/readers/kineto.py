@@ -142,7 +142,7 @@ def _capture(path: Path, options: ReadOptions) -> _Capture:
     unpacked = Unpacked(path, options)
     with closing(unpacked.blocks()) as blocks:
         whole = WholeEvents()
-        reader = EventReader(blocks, options, whole.look)
+        reader = EventReader(blocks, options, whole.look, unpacked)
         rows = _Rows()
         for batch in reader:
             rows.add(batch, reader.categories)

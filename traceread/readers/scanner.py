@@ -43,6 +43,20 @@ class Scan(NamedTuple):
     room: Room
 
 
+class FilePart(NamedTuple):
+    """The events of a part of a file.
+
+    Attributes:
+        scan: what they hold.
+        begin, end, following: where the first one begins, where the last one ends, and where the next one begins.
+    """
+
+    scan: Scan
+    begin: int
+    end: int
+    following: int
+
+
 def is_available() -> bool:
     """Whether the compiled scanner was built and is not turned off."""
     return _HERE and os.environ.get(PURE_PYTHON, "") in ("", "0")
@@ -69,3 +83,13 @@ def scan(text: bytes, start: int, stop: int, room: Room) -> Scan | None:
     """
     told = _scanner.scan(text, start, stop, room.integers, room.codes, room.timed.view(np.uint8))
     return None if told is None else Scan(told, room)
+
+
+def scan_file(descriptor: int, begin: int, stop: int, is_first: bool, buffer_bytes: int, room: Room) -> FilePart | None:
+    """The events that begin between two places of an open file, another one behind them; None if anything there is not plainly understood.
+
+    Unless it is the first part, whose first event begins at `begin`, the next place where one seems to begin is taken. May be called from
+    any thread.
+    """
+    found = _scanner.scan_file(descriptor, begin, stop, is_first, buffer_bytes, room.integers, room.codes, room.timed.view(np.uint8))
+    return None if found is None else FilePart(Scan(found[0], room), *found[1:])

@@ -31,12 +31,15 @@ class Unpacked:
     Attributes:
         path: the file.
         cut: why the packed data ended before its end, "" if it did not. Known after the last block.
+        plain: the open file, once blocks of one that is not packed are asked for; None before, and if it is packed.
     """
 
     def __init__(self, path: Path, options: ReadOptions) -> None:
         self.path = path
         self.cut = ""
+        self.plain: IO[bytes] | None = None
         self._options = options
+        self._out = 0
         self._total: int | None = None
         self._size = 0
 
@@ -49,20 +52,29 @@ class Unpacked:
             CorruptTrace: the zip is broken beyond reading.
             LimitExceeded: more than `max_uncompressed_bytes` came out, or more than `max_unpacked_ratio` allows.
         """
-        out = 0
         limit = self._options.max_uncompressed_bytes
         for block in self._stored():
-            out += len(block)
-            if out > max(UNPACKED_FREELY, self._options.max_unpacked_ratio * self._size):
+            self._out += len(block)
+            if self._out > max(UNPACKED_FREELY, self._options.max_unpacked_ratio * self._size):
                 raise LimitExceeded(
                     f"{self.path} unpacks to more than {self._options.max_unpacked_ratio} times its size, as no capture does",
                     "If you trust the file: --max-uncompressed SIZE reads so much of it",
                 )
-            if out > limit:
+            if self._out > limit:
                 raise LimitExceeded(
                     f"{self.path} unpacks to more than {limit} bytes", "If you trust the file: --max-uncompressed SIZE reads more of it"
                 )
             yield block
+
+    def readable_bytes(self) -> int:
+        """How much of a plain file may be read."""
+        return min(self._size, self._options.max_uncompressed_bytes)
+
+    def move(self, offset: int) -> None:
+        """Goes on with the bytes of a plain file from here; those before were read otherwise."""
+        assert self.plain is not None
+        self._out = self.plain.seek(offset)
+        self._report(offset)
 
     def _stored(self) -> Iterator[bytes]:
         try:
@@ -75,6 +87,7 @@ class Unpacked:
                 elif magic in ZIP_MAGIC:
                     yield from self._unzip(file)
                 else:
+                    self.plain = file
                     while block := file.read(self._options.chunk_bytes):
                         self._report(file.tell())
                         yield block
