@@ -36,8 +36,26 @@ cdef extern from *:
         return i;
     #endif
     }
+
+    /* Whether a text begins otherwise than so many bytes; looks at up to seven more. */
+    static inline int differs(const unsigned char *text, const unsigned char *from, int length) {
+        unsigned long long one, other;
+        for (; length >= 8; length -= 8, text += 8, from += 8) {
+            memcpy(&one, text, 8);
+            memcpy(&other, from, 8);
+            if (one != other) return 1;
+        }
+    #if defined(__GNUC__) && __BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__
+        memcpy(&one, text, 8);
+        memcpy(&other, from, 8);
+        return length && (one ^ other) << (64 - 8 * length) != 0;
+    #else
+        return memcmp(text, from, length) != 0;
+    #endif
+    }
     """
     int plain_bytes(Text text) noexcept nogil
+    bint differs(Text text, const uint8_t* other, int length) noexcept nogil
 
 cdef extern from *:
     """
@@ -556,7 +574,73 @@ cdef struct Slice:
     Py_ssize_t length
 
 
+cdef enum:
+    # What a step of a layout leads to.
+    DONE = 0  # nothing more
+    NAME = 1
+    PROCESS = 2
+    THREAD = 3
+    TIME = 4
+    INTEGER = 5
+    NUMBER = 6
+    TEXT = 7
+    DIMENSIONS = 8
+    NESTED = 9
+
+    MOST_STEPS = 32
+    MOST_LAYOUTS = 24
+    FOLLOWERS = 3
+    LONGEST_STEP = 72  # bytes; as many have to be in memory behind any place where a step is tried
+    HOPELESS = 1000  # more events than that for which no layout was found than others: not worth it
+
+
+cdef struct Step:
+    # What stands before a value, and what the value is.
+    uint8_t text[LONGEST_STEP]
+    int length
+    int leads_to
+    int field  # of a time or an integer
+
+
+cdef struct Layout:
+    # What all events of some kind have in common: everything but the values in between.
+    Step steps[MOST_STEPS]
+    int count
+    uint64_t hashed
+    # Phase and category stand inside a step.
+    int phase_step
+    int phase_at
+    int phase_length
+    int category_step
+    int category_at
+    int category_length
+    bint has_start
+    bint has_duration
+    bint names_collective
+    bint tells_collective
+    bint has_dimensions
+    int followers[FOLLOWERS]  # layouts of the events that came after such ones, the last one first; -1: none
+    int32_t category  # its number, -1 before it is known
+    int32_t track  # of the last event, whose ids are known
+    uint8_t identities[48]
+    int process_length
+    int thread_length
+
+
+cdef struct Layouts:
+    Layout* all
+    int count
+    int next  # the one to be replaced
+    int last  # of the event before
+    Py_ssize_t found
+    Py_ssize_t missed
+    Layout draft  # of the event that is read
+    Text drafted  # up to here
+    bint is_drafting
+
+
 cdef struct Event:
+    Layout* layout  # NULL if it was read without one
     Slice phase
     Slice category
     Slice name
@@ -588,6 +672,7 @@ cdef struct Sink:
     Texts labels
     Texts collectives
     Texts operators
+    Layouts layouts
 
 
 cdef inline int known_argument(Text key, Py_ssize_t length) noexcept nogil:
@@ -667,8 +752,38 @@ cdef inline Text label_end(Text at, Text end) noexcept nogil:
     return at + 1
 
 
-cdef Text args_end(Text at, Scan* scan, Event* event) noexcept nogil:
+cdef inline void drafted(Layouts* layouts, Text value, Text end, int leads_to, int field) noexcept nogil:
+    """Adds a step to the layout of the event that is read; its value stands between two places of the text."""
+    cdef Layout* draft = &layouts.draft
+    cdef Step* step
+    cdef Py_ssize_t length = value - layouts.drafted
+    if not layouts.is_drafting:
+        return
+    if draft.count == MOST_STEPS or length > LONGEST_STEP:
+        layouts.is_drafting = False
+        return
+    step = &draft.steps[draft.count]
+    memcpy(step.text, layouts.drafted, length)
+    memset(step.text + length, 0, LONGEST_STEP - length)
+    step.length, step.leads_to, step.field = <int> length, leads_to, field
+    draft.count += 1
+    layouts.drafted = end
+
+
+cdef inline void drafted_value(Layouts* layouts, Text value, Text end, bint is_dimensions) noexcept nogil:
+    """Adds a step for a value that is only passed; words are no values here, but what stands before the next one."""
+    if value[0] == c'"':
+        drafted(layouts, value + 1, end - 1, TEXT, 0)
+    elif value[0] == c'[' or value[0] == c'{':
+        drafted(layouts, value, end, DIMENSIONS if is_dimensions else NESTED, 0)
+    elif value[0] == c'-' or is_digit(value[0]):
+        drafted(layouts, value, end, NUMBER, 0)
+
+
+cdef Text args_end(Text at, Scan* scan, Event* event, Layouts* layouts) noexcept nogil:
     cdef Text key
+    cdef Text value
+    cdef bint dimensions
     cdef Py_ssize_t length
     cdef int which
     if at[0] != c'{':
@@ -688,19 +803,30 @@ cdef Text args_end(Text at, Scan* scan, Event* event) noexcept nogil:
         if at[0] != c':':
             return NULL
         at = blank_end(at + 1)
+        value = at
         which = known_argument(key, length)
         if which == OTHER:
+            dimensions = is_dimensions(key, length)
             if is_collective_name(key, length):
                 event.names_collective = True
-            elif is_dimensions(key, length):
+                layouts.draft.names_collective = True
+                layouts.draft.tells_collective = value[0] == c'"'
+            elif dimensions:
                 event.has_dimensions = True
+                layouts.draft.has_dimensions = True
             if not heeded(key, length, at, scan):
                 return NULL
             at = value_end(at, scan)
+            if at != NULL:
+                drafted_value(layouts, value, at, dimensions)
         elif which <= CORRELATION_CAPITAL:
             at = quoted_integer_end(at, &event.values[which])  # of a key twice the last one counts, as everywhere
+            drafted(layouts, value, at, INTEGER, which)
+            if value[0] == c'"':
+                layouts.is_drafting = False
         else:
             at = label_end(at, scan.end)
+            layouts.is_drafting = False
         if at == NULL:
             return NULL
         at = blank_end(at)
@@ -746,14 +872,19 @@ cdef inline Text time_end(Text at, Scan* scan, Event* event, int field, bint* th
     return value_end(at, scan)
 
 
-cdef Text event_end(Text at, Scan* scan, Event* event) noexcept nogil:
-    """The end of an event, and what it says."""
-    cdef Text key
-    cdef Py_ssize_t length
+cdef inline void clear(Event* event) noexcept nogil:
     cdef int field
     memset(event, 0, sizeof(Event))
     for field in range(DEVICE, CORRELATION_CAPITAL + 1):
         event.values[field] = ABSENT
+
+
+cdef Text event_end(Text at, Scan* scan, Event* event, Layouts* layouts) noexcept nogil:
+    """The end of an event, and what it says; its layout is drafted if that was asked for."""
+    cdef Text key
+    cdef Text value
+    cdef Py_ssize_t length
+    clear(event)
     if at[0] != c'{':
         return NULL
     at = blank_end(at + 1)
@@ -771,28 +902,40 @@ cdef Text event_end(Text at, Scan* scan, Event* event) noexcept nogil:
         if at[0] != c':':
             return NULL
         at = blank_end(at + 1)
+        value = at
         if length == 2 and key[0] == c'p' and key[1] == c'h':
             at = text_end(at, scan.end, &event.phase)
+            layouts.draft.phase_step, layouts.draft.phase_at = layouts.draft.count, <int> (value + 1 - layouts.drafted)
         elif length == 2 and key[0] == c't' and key[1] == c's':
             at = time_end(at, scan, event, START, &event.has_start)
+            drafted(layouts, value, at, TIME, START)
         elif length == 3 and key[0] == c'd' and key[1] == c'u' and key[2] == c'r':
             at = time_end(at, scan, event, DURATION, &event.has_duration)
+            drafted(layouts, value, at, TIME, DURATION)
         elif length == 3 and key[0] == c'p' and key[1] == c'i' and key[2] == c'd':
             at = identity_end(at, scan.end, &event.process)
+            drafted(layouts, value, at, PROCESS, 0)
         elif length == 3 and key[0] == c't' and key[1] == c'i' and key[2] == c'd':
             at = identity_end(at, scan.end, &event.thread)
+            drafted(layouts, value, at, THREAD, 0)
         elif length == 3 and key[0] == c'c' and key[1] == c'a' and key[2] == c't':
             at = text_end(at, scan.end, &event.category)
+            layouts.draft.category_step, layouts.draft.category_at = layouts.draft.count, <int> (value + 1 - layouts.drafted)
         elif length == 4 and memcmp(key, b"name", 4) == 0:
             at = text_end(at, scan.end, &event.name)
+            drafted(layouts, value + 1, at - 1, NAME, 0)
         elif length == 4 and memcmp(key, b"args", 4) == 0:
             if event.has_args:
                 return NULL
             event.has_args = True
-            at = args_end(at, scan, event)
+            at = args_end(at, scan, event, layouts)
         else:
+            if is_dimensions(key, length) or is_collective_name(key, length):
+                layouts.is_drafting = False
             heeded(key, length, at, scan)
             at = value_end(at, scan)
+            if at != NULL:
+                drafted_value(layouts, value, at, False)
         if at == NULL:
             return NULL
         at = blank_end(at)
@@ -801,6 +944,156 @@ cdef Text event_end(Text at, Scan* scan, Event* event) noexcept nogil:
         if at[0] != c',':
             return NULL
         at = blank_end(at + 1)
+
+
+# --- events with the layout of others --------------------------------------------------------------------------------------
+# Profilers write event after event with the same keys in the same order. So what stands between two values is compared as a whole, and
+# only the values are read, each as `event_end` reads it.
+
+
+cdef inline Text list_end(Text at, Scan* scan) noexcept nogil:
+    """The end of a list or an object."""
+    return nested_end(at, scan) if at[0] == c'[' or at[0] == c'{' else NULL
+
+
+cdef Text laid_out_end(Text at, Scan* scan, Event* event, Layout* layout) noexcept nogil:
+    """The end of an event and what it says, NULL if it has not this layout."""
+    cdef Step* step
+    cdef int i
+    for i in range(layout.count):
+        step = &layout.steps[i]
+        if scan.end - at < LONGEST_STEP or differs(at, step.text, step.length):
+            return NULL
+        if i == 0:
+            clear(event)
+        if i == layout.phase_step:
+            event.phase.start, event.phase.length = at + layout.phase_at, layout.phase_length
+        if i == layout.category_step:
+            event.category.start, event.category.length = at + layout.category_at, layout.category_length
+        at += step.length
+        if step.leads_to == INTEGER:
+            at = integer_end(at, &event.values[step.field])
+        elif step.leads_to == NUMBER:
+            at = number_end(at)
+        elif step.leads_to == TEXT:
+            at = string_end(at, scan.end)
+        elif step.leads_to == TIME:
+            at = microseconds_end(at, &event.values[step.field])
+        elif step.leads_to == NAME:
+            event.name.start = at
+            at = string_end(at, scan.end)
+            event.name.length = at - event.name.start
+        elif step.leads_to == PROCESS:
+            at = identity_end(at, scan.end, &event.process)
+        elif step.leads_to == THREAD:
+            at = identity_end(at, scan.end, &event.thread)
+        elif step.leads_to == DIMENSIONS:
+            heeded(<Text> <const char*> b"Input Dims", 10, at, scan)
+            at = list_end(at, scan)
+        elif step.leads_to == NESTED:
+            at = list_end(at, scan)
+        if at == NULL:
+            return NULL
+    event.layout = layout
+    event.has_start, event.has_duration = layout.has_start, layout.has_duration
+    event.names_collective, event.has_dimensions = layout.names_collective, layout.has_dimensions
+    scan.names_collectives |= layout.tells_collective
+    return at
+
+
+cdef void begin_draft(Layouts* layouts, Text at) noexcept nogil:
+    cdef Layout* draft = &layouts.draft
+    draft.count = 0
+    draft.phase_step = draft.category_step = -1
+    draft.names_collective = draft.tells_collective = draft.has_dimensions = False
+    layouts.drafted, layouts.is_drafting = at, True
+
+
+cdef bint is_same(Layout* one, Layout* other) noexcept nogil:
+    cdef int i
+    if one.hashed != other.hashed or one.count != other.count:
+        return False
+    for i in range(one.count):
+        if memcmp(&one.steps[i], &other.steps[i], sizeof(Step)) != 0:
+            return False
+    return True
+
+
+cdef int kept_draft(Layouts* layouts, Event* event) noexcept nogil:
+    """The position of the layout that was drafted, which may be known or not; -1 if there is no room for any."""
+    cdef Layout* draft = &layouts.draft
+    cdef Step* step
+    cdef int i, position
+    draft.hashed = 0
+    for i in range(draft.count):
+        step = &draft.steps[i]
+        draft.hashed = mixed(draft.hashed ^ hash_of(step.text, step.length) ^ <uint64_t> (16 * step.field + step.leads_to))
+    for position in range(layouts.count):
+        if is_same(&layouts.all[position], draft):
+            return position
+    if layouts.all == NULL:
+        layouts.all = <Layout*> malloc(MOST_LAYOUTS * sizeof(Layout))
+        if layouts.all == NULL:
+            return -1
+    if layouts.count < MOST_LAYOUTS:
+        position = layouts.count
+        layouts.count += 1
+    else:
+        position = layouts.next
+        layouts.next = (layouts.next + 1) % MOST_LAYOUTS
+    draft.phase_length, draft.category_length = <int> event.phase.length, <int> event.category.length
+    draft.has_start, draft.has_duration = event.has_start, event.has_duration
+    draft.category = draft.track = -1
+    for i in range(FOLLOWERS):
+        draft.followers[i] = -1
+    layouts.all[position] = draft[0]
+    return position
+
+
+cdef void followed(Layouts* layouts, int position) noexcept nogil:
+    """Notes the layout of an event behind the last one."""
+    cdef int* followers
+    cdef int i, moving = position, next_one
+    if layouts.last >= 0 and layouts.last < layouts.count and layouts.all[layouts.last].followers[0] != position:
+        followers = layouts.all[layouts.last].followers
+        for i in range(FOLLOWERS):
+            next_one = followers[i]
+            followers[i] = moving
+            moving = next_one
+            if moving == position or moving < 0:
+                break
+    layouts.last = position
+
+
+cdef Text end_of_event(Text at, Scan* scan, Event* event, Layouts* layouts) noexcept nogil:
+    """The end of an event, and what it says: by the layout of one before it, if that fits."""
+    cdef Text end
+    cdef int i, position
+    if layouts.missed > layouts.found + HOPELESS:
+        layouts.is_drafting = False
+        return event_end(at, scan, event, layouts)
+    if layouts.count and layouts.last >= 0:
+        for i in range(FOLLOWERS):
+            position = layouts.all[layouts.last].followers[i]
+            if position < 0:
+                break
+            end = laid_out_end(at, scan, event, &layouts.all[position])
+            if end != NULL:
+                layouts.found += 1
+                followed(layouts, position)
+                return end
+    layouts.missed += 1
+    begin_draft(layouts, at)
+    end = event_end(at, scan, event, layouts)
+    if end == NULL:
+        return NULL
+    drafted(layouts, end, end, DONE, 0)
+    position = -1
+    if layouts.is_drafting and not event.odd_time:
+        position = kept_draft(layouts, event)
+    if position >= 0:
+        followed(layouts, position)
+    return end
 
 
 cdef inline bint is_word(Slice* text, const char* word, Py_ssize_t length) noexcept nogil:
@@ -839,6 +1132,36 @@ cdef inline int32_t number_of_slice(Strings* table, Slice* text, Text instead) n
     return number_of_string(table, instead if text.start == NULL else text.start, text.length)
 
 
+cdef inline int32_t known_category(Event* event) noexcept nogil:
+    """The number of the category, which is a part of the layout; -1 if it is not known."""
+    return -1 if event.layout == NULL else event.layout.category
+
+
+cdef inline int32_t known_track(Event* event) noexcept nogil:
+    """The number of the track if it is that of the last event of this layout, else -1."""
+    cdef Layout* layout = event.layout
+    if (
+        layout == NULL or layout.track < 0
+        or event.process.length != layout.process_length or event.thread.length != layout.thread_length
+        or memcmp(event.process.start, layout.identities, layout.process_length) != 0
+        or memcmp(event.thread.start, layout.identities + layout.process_length, layout.thread_length) != 0
+    ):
+        return -1
+    return layout.track
+
+
+cdef inline void remember_codes(Event* event, int32_t category, int32_t track) noexcept nogil:
+    cdef Layout* layout = event.layout
+    if layout == NULL:
+        return
+    layout.category = category
+    if layout.track != track and event.process.length + event.thread.length <= <Py_ssize_t> sizeof(layout.identities):
+        layout.process_length, layout.thread_length = <int> event.process.length, <int> event.thread.length
+        memcpy(layout.identities, event.process.start, layout.process_length)
+        memcpy(layout.identities + layout.process_length, event.thread.start, layout.thread_length)
+        layout.track = track
+
+
 cdef bint row_kept(Event* event, Text start, Text end, Sink* sink) noexcept nogil:
     """Whether a complete event could be made a row."""
     cdef Py_ssize_t row = sink.rows
@@ -846,15 +1169,19 @@ cdef bint row_kept(Event* event, Text start, Text end, Sink* sink) noexcept nogi
     cdef int field
     if row == sink.capacity or event.odd_time:
         return False
-    category = number_of_slice(&sink.category_table, &event.category, start)
     name = number_of_slice(&sink.name_table, &event.name, start)
-    process = number_of_slice(&sink.identity_table, &event.process, start)
-    thread = number_of_slice(&sink.identity_table, &event.thread, start)
-    if category < 0 or name < 0 or process < 0 or thread < 0:
-        return False
-    track = number_of_pair(&sink.track_table, <uint64_t> process << 32 | <uint64_t> thread)
+    category, track = known_category(event), known_track(event)
+    if category < 0:
+        category = number_of_slice(&sink.category_table, &event.category, start)
     if track < 0:
+        process = number_of_slice(&sink.identity_table, &event.process, start)
+        thread = number_of_slice(&sink.identity_table, &event.thread, start)
+        if process < 0 or thread < 0:
+            return False
+        track = number_of_pair(&sink.track_table, <uint64_t> process << 32 | <uint64_t> thread)
+    if category < 0 or name < 0 or track < 0:
         return False
+    remember_codes(event, category, track)
     sink.categories[row], sink.names[row], sink.tracks[row] = category, name, track
     if event.values[CORRELATION] == ABSENT:
         event.values[CORRELATION] = event.values[CORRELATION_CAPITAL]
@@ -899,7 +1226,7 @@ cdef bint scanned(Text at, Text stop, Scan* scan, Sink* sink) noexcept nogil:
     cdef Text start
     while at != NULL:
         start = at
-        at = event_end(at, scan, &event)
+        at = end_of_event(at, scan, &event, &sink.layouts)
         if at == NULL or at > stop or not taken(&event, start, at, sink):
             return False
         if at == stop:
@@ -985,13 +1312,13 @@ cdef bint scanned_part(File* file, Part* part, int64_t stop, bint is_first, Scan
             moved(file, at - file.data)
             scan.end, at = file.data + file.length, file.data
         start = at
-        end = event_end(start, scan, &event)
+        end = end_of_event(start, scan, &event, &sink.layouts)
         if end == NULL:
             # The end of what is in memory may have cut it.
             if (start == file.data and file.length == file.room) or not moved(file, start - file.data):
                 return False
             scan.end, start = file.data + file.length, file.data
-            end = event_end(start, scan, &event)
+            end = end_of_event(start, scan, &event, &sink.layouts)
             if end == NULL:
                 return False
         if not taken(&event, start, end, sink):
@@ -1060,6 +1387,7 @@ cdef void release(Sink* sink) noexcept:
     release_texts(&sink.labels)
     release_texts(&sink.collectives)
     release_texts(&sink.operators)
+    free(sink.layouts.all)
 
 
 cdef Scanned told(Scan* scan, Sink* sink):
@@ -1079,6 +1407,7 @@ cdef void prepare(Scan* scan, Sink* sink, int64_t[:, ::1] integers, int32_t[:, :
         raise ValueError("columns of other shapes were expected")
     memset(scan, 0, sizeof(Scan))
     memset(sink, 0, sizeof(Sink))
+    sink.layouts.last = -1
     sink.capacity = timed.shape[0]
     sink.integers, sink.timed = &integers[0, 0], &timed[0]
     sink.categories, sink.names, sink.tracks = &codes[0, 0], &codes[1, 0], &codes[2, 0]
