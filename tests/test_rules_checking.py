@@ -1,5 +1,9 @@
 """What every rule can rely on: its turn, what it needs, and that its failure costs nobody else anything."""
 
+import shutil
+import sys
+from types import SimpleNamespace
+
 import pytest
 from rule_cases import RIGHT, busy, logs, loop
 from scripting import MS, Script, without
@@ -93,7 +97,7 @@ def plug_in(monkeypatch):
     """Rules as if these entry points were installed."""
 
     def installed(*entries):
-        monkeypatch.setattr(rules, "entry_points", lambda group: entries if group == "traceread.rules" else ())
+        monkeypatch.setattr(rules, "_plug_ins", lambda: entries)
         load_rules.cache_clear()
         return load_rules()
 
@@ -124,6 +128,43 @@ def test_a_plug_in_that_cannot_be_loaded_becomes_a_notice(plug_in, loaded):
 def test_a_plug_in_cannot_replace_a_shipped_rule(plug_in):
     found, _ = plug_in(Entry("mine", made("item-sync", lambda facts: iter(()))))
     assert next(r for r in found if r.id == "item-sync").check.__module__ == "traceread.rules.item_sync"
+
+
+def install(folder, entry_points, info="mine-1.0.dist-info"):
+    """A package with a module of one rule, as an installer leaves it."""
+    (folder / info).mkdir(parents=True)
+    (folder / info / "METADATA").write_text("Metadata-Version: 2.1\nName: mine\nVersion: 1.0\n")
+    (folder / info / "entry_points.txt").write_text(entry_points)
+    (folder / "mine_rules.py").write_text("from traceread.rules import rule\n\n@rule('of-mine')\ndef of_mine(facts):\n    yield from ()\n")
+
+
+@pytest.mark.parametrize("info", ["mine-1.0.dist-info", "mine.egg-info", "EGG-INFO", "zip"])
+def test_an_installed_plug_in_is_found(tmp_path, monkeypatch, info):
+    place = tmp_path / ("mine.egg" if info == "EGG-INFO" else "place")
+    install(place, "[traceread.rules]\nmine = mine_rules\n", "mine-1.0.dist-info" if info == "zip" else info)
+    if info == "zip":
+        place = shutil.make_archive(str(tmp_path / "mine"), "zip", place)
+    monkeypatch.syspath_prepend(str(place))
+    load_rules.cache_clear()
+    try:
+        assert "of-mine" in [r.id for r in load_rules()[0]]
+    finally:
+        load_rules.cache_clear()
+        sys.modules.pop("mine_rules", None)
+
+
+def test_a_finder_of_packages_is_asked(monkeypatch):
+    monkeypatch.setattr(sys, "path", [])
+    assert not rules._may_be_plug_ins()
+    monkeypatch.setattr(sys, "meta_path", [*sys.meta_path, SimpleNamespace(find_distributions=lambda context: ())])
+    assert rules._may_be_plug_ins()
+
+
+def test_without_a_plug_in_nothing_is_imported_to_find_one(tmp_path, monkeypatch):
+    install(tmp_path, "[console_scripts]\nmine = mine_rules:main\n")
+    monkeypatch.setattr(sys, "path", ["", str(tmp_path), str(tmp_path / "nothing")])
+    monkeypatch.chdir(tmp_path)
+    assert rules._plug_ins() == ()
 
 
 def test_equal_inputs_give_equal_lists():

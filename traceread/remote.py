@@ -7,9 +7,8 @@ temporary files, because SQLite needs it so and readers are faster on it; it is 
 from __future__ import annotations
 
 import re
-import tempfile
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from importlib import import_module
 from pathlib import Path
 from shlex import quote
@@ -103,7 +102,7 @@ def head_of(path: RemotePath) -> Iterator[Path]:
     Raises:
         TraceNotFound, InputError: it cannot be reached.
     """
-    with _errors_about(str(path)), tempfile.TemporaryDirectory(prefix="traceread-") as folder:
+    with _errors_about(str(path)), _temporary_directory() as folder:
         system, key = _opened(str(path))
         local = Path(folder, path.name)
         head = path.head or system.cat_file(key, 0, _HEAD_BYTES)
@@ -122,12 +121,18 @@ def fetched(path: RemotePath) -> Iterator[Path]:
     Raises:
         TraceNotFound, InputError: it cannot be reached, or there is no room for it.
     """
-    with _errors_about(str(path)), tempfile.TemporaryDirectory(prefix="traceread-") as folder:
+    with _errors_about(str(path)), _temporary_directory() as folder:
         system, key = _opened(str(path))
         local = Path(folder, path.name)
         system.get_file(key, str(local))
         with _errors_about_local(local, path):
             yield local
+
+
+def _temporary_directory() -> AbstractContextManager[str]:
+    from tempfile import TemporaryDirectory  # what it imports takes a millisecond, and most traces are files
+
+    return TemporaryDirectory(prefix="traceread-")
 
 
 def _opened(url: str) -> tuple[Any, str]:

@@ -9,7 +9,6 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import field
-from difflib import get_close_matches
 from pathlib import Path
 from typing import Annotated, Any, Literal, get_args
 
@@ -296,5 +295,7 @@ def _unknown(values: Mapping[str, Any], path: Path) -> Iterator[Notice]:
 
 
 def _meant(name: str, known: Sequence[str]) -> str:
+    from difflib import get_close_matches
+
     close = get_close_matches(name, known, n=1)
     return f"; did you mean {close[0]}?" if close else ""

@@ -11,7 +11,7 @@ import re
 import tomllib
 from collections.abc import Mapping, Sequence
 from functools import cache
-from importlib import resources
+from pkgutil import get_data  # importlib.resources takes longer to import than the file to read
 from typing import Any
 
 import numpy as np
@@ -222,7 +222,7 @@ def _first_call(trace: Trace, activities: IntColumn) -> tuple[IntColumn, IntColu
 
 @cache
 def _shipped() -> tuple[Rule, ...]:
-    text = resources.files("traceread.categories").joinpath("kernels.toml").read_text("utf-8")
+    text = (get_data("traceread.categories", "kernels.toml") or b"").decode()
     return _rules(tomllib.loads(text)["kernels"], "kernels.toml")
 
 

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import field
 from enum import IntEnum
 from functools import cache
-from importlib import resources
+from pkgutil import get_data  # importlib.resources takes longer to import than the file to read
 from typing import Any
 
 import numpy as np
@@ -63,7 +63,7 @@ def _flags(section: str) -> int:
 
 @cache
 def _shipped() -> dict[str, dict[str, list[dict[str, Any]]]]:
-    return tomllib.loads(resources.files("traceread.categories").joinpath("host.toml").read_text("utf-8"))
+    return tomllib.loads((get_data("traceread.categories", "host.toml") or b"").decode())
 
 
 @cache

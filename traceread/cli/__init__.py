@@ -41,7 +41,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _main(arguments: list[str]) -> int:
-    parser, verbs = _parser()
+    parser, verbs = _parser(arguments[0] if arguments else "")
     if not arguments:
         parser.print_help(sys.stderr)
         return USAGE
@@ -55,7 +55,8 @@ def _main(arguments: list[str]) -> int:
     return _run(verbs[args.verb], args)
 
 
-def _parser() -> tuple[argparse.ArgumentParser, dict[str, ModuleType]]:
+def _parser(first: str = "") -> tuple[argparse.ArgumentParser, dict[str, ModuleType]]:
+    """The parser and the modules of the verbs; of one verb alone where that is the first argument, because the others take time."""
     parser = argparse.ArgumentParser(
         prog="traceread",
         description="Where did the training step go? Reads PyTorch and Nsight Systems traces.",
@@ -65,7 +66,8 @@ def _parser() -> tuple[argparse.ArgumentParser, dict[str, ModuleType]]:
     parser.add_argument("--version", action="version", version=f"traceread {traceread.__version__}")
     options.add_global(parser)
     subparsers = parser.add_subparsers(dest="verb", metavar="COMMAND", required=True)
-    verbs = {verb: import_module(f"traceread.cli.{verb}") for verb in VERBS if find_spec(f"traceread.cli.{verb}")}
+    wanted = (first,) if first in VERBS else VERBS
+    verbs = {verb: import_module(f"traceread.cli.{verb}") for verb in wanted if find_spec(f"traceread.cli.{verb}")}
     for verb, module in verbs.items():
         module.add_parser(subparsers)
         options.add_global(subparsers.choices[verb])

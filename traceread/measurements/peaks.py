@@ -6,7 +6,7 @@ import re
 import tomllib
 from collections.abc import Mapping, Sequence
 from functools import cache
-from importlib import resources
+from pkgutil import get_data  # importlib.resources takes longer to import than the file to read
 
 from traceread.model import Device
 from traceread.records import record
@@ -108,7 +108,7 @@ def find_peak(device: Device, precision: str) -> Peak:
 @cache
 def load_gpus() -> tuple[Gpu, ...]:
     """The entries of peaks.toml, in their order."""
-    text = resources.files("traceread.measurements").joinpath("peaks.toml").read_text("utf-8")
+    text = (get_data("traceread.measurements", "peaks.toml") or b"").decode()
     return tuple(
         Gpu(
             key=entry["key"],

@@ -10,12 +10,12 @@ from dataclasses import replace
 from pathlib import Path
 
 from traceread.errors import TracereadError
-from traceread.readers import sqlite
 from traceread.readers.options import DEFAULTS
 from traceread.readers.unpacking import Unpacked
 
 KINETO = "kineto"
 NSYS = "nsys"
+SQLITE_MAGIC = b"SQLite format 3\0"
 REPORT_SUFFIXES = (".nsys-rep", ".qdrep")
 
 _HEAD_BYTES = 1 << 16
@@ -41,10 +41,10 @@ def format_of(path: Path) -> tuple[str, str]:
         return "", "empty"
     try:
         with path.open("rb") as file:
-            magic = file.read(len(sqlite.MAGIC))
+            magic = file.read(len(SQLITE_MAGIC))
     except OSError as error:
         return "", f"cannot be read: {error.strerror}"
-    if magic == sqlite.MAGIC:
+    if magic == SQLITE_MAGIC:
         return _format_of_database(path)
     if path.suffix in REPORT_SUFFIXES:
         return NSYS, ""
@@ -54,7 +54,7 @@ def format_of(path: Path) -> tuple[str, str]:
             "what nsys leaves where it finds no importer; its QdstrmImporter -i FILE makes a report of it",
         )
     head = head_of(path)
-    if head.startswith(sqlite.MAGIC):
+    if head.startswith(SQLITE_MAGIC):
         return "", "a compressed SQLite file, which has to be unpacked first"
     if not is_json(head):
         return "", "neither JSON nor SQLite"
@@ -93,6 +93,8 @@ def rank_in_head(head: bytes) -> int | None:
 
 
 def _format_of_database(path: Path) -> tuple[str, str]:
+    from traceread.readers import sqlite  # PyTorch traces do without
+
     try:
         with sqlite.opened(path) as db:
             if not db.has("StringIds"):

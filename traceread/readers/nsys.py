@@ -22,10 +22,10 @@ import numpy.typing as npt
 from traceread.errors import CorruptTrace, InputError, LimitExceeded, Notice, TraceNotFound, UnknownFormat, UnsupportedSchema
 from traceread.model import NOT_RECORDED, Activities, Calls, Capability, CollectiveRecords, Elsewhere, RangeKind, Ranges, Trace
 from traceread.readers import nsys_collectives, nsys_gpu, nsys_host, nsys_job, nsys_waits
-from traceread.readers.formats import REPORT_SUFFIXES
+from traceread.readers.formats import REPORT_SUFFIXES, SQLITE_MAGIC
 from traceread.readers.nsys_export import EVENTS, NO_PROCESS, REEXPORT, Export, in_order, pid_of, processes_of, stacked
 from traceread.readers.options import DEFAULTS, ReadOptions
-from traceread.readers.sqlite import MAGIC, Database, opened
+from traceread.readers.sqlite import Database, opened
 
 NEWEST_MAJOR, NEWEST_MINOR = 3, 28
 
@@ -49,7 +49,7 @@ def read(path: Path, options: ReadOptions = DEFAULTS) -> list[Trace]:
     path = Path(path)
     try:
         with path.open("rb") as file:
-            is_database = file.read(len(MAGIC)) == MAGIC
+            is_database = file.read(len(SQLITE_MAGIC)) == SQLITE_MAGIC
     except FileNotFoundError:
         raise TraceNotFound(f"{path} does not exist", f"ls {shlex.quote(str(path.parent))}") from None
     except OSError as error:

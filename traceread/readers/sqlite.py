@@ -27,8 +27,6 @@ from traceread.readers.options import Progress
 from traceread.readers.pages import Texts
 from traceread.records import record
 
-MAGIC = b"SQLite format 3\0"
-
 _BATCH_ROWS = 1 << 9  # so few that their objects stay in the processor's cache
 _USUAL_ROW_BYTES = 20
 _SMALLEST = -(1 << 63)

@@ -5,15 +5,12 @@ What a file is packed with is told by its first bytes, never by its name: captur
 
 from __future__ import annotations
 
-import zipfile
 import zlib
 from collections.abc import Generator, Iterator
 from contextlib import suppress
 from pathlib import Path
 from shlex import quote
 from typing import IO
-
-from isal import igzip_lib
 
 from traceread.errors import CorruptTrace, InputError, LimitExceeded, TraceNotFound
 from traceread.readers.options import UNPACKED_FREELY, ReadOptions
@@ -97,6 +94,8 @@ class Unpacked:
             raise InputError(f"{self.path} cannot be read: {e.strerror or e}", "Check that it is a file and that you may read it") from e
 
     def _gunzip(self, file: IO[bytes]) -> Iterator[bytes]:
+        from isal import igzip_lib  # as zipfile below: plain files do without
+
         member = igzip_lib.IgzipDecompressor(flag=igzip_lib.DECOMP_GZIP)
         packed = b""
         start = out = 0
@@ -132,6 +131,8 @@ class Unpacked:
                 yield block
 
     def _unzip(self, file: IO[bytes]) -> Iterator[bytes]:
+        import zipfile
+
         try:
             archive = zipfile.ZipFile(file)
         except (zipfile.BadZipFile, *_ODD_ZIP) as e:
@@ -213,6 +214,8 @@ def _by_zlib(file: IO[bytes]) -> Iterator[bytes]:
 
 def _by_isal(file: IO[bytes]) -> Iterator[bytes]:
     """What isal unpacks; without the frame of gzip it gives all it can before it complains."""
+    from isal import igzip_lib
+
     decoder = igzip_lib.IgzipDecompressor(flag=igzip_lib.DECOMP_DEFLATE)
     with suppress(igzip_lib.error, ValueError):  # type: ignore[arg-type]  # its stub takes the class for an instance
         while not decoder.eof:

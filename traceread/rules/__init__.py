@@ -13,10 +13,12 @@ import importlib
 import pkgutil
 import sys
 from collections.abc import Callable, Collection, Iterator
+from contextlib import suppress
 from functools import cache
-from importlib.metadata import EntryPoint, entry_points
+from importlib.machinery import PathFinder
+from pathlib import Path
 from types import ModuleType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from traceread.errors import Notice, SelectionError
 from traceread.findings import Effort, Evidence, Finding, Skipped
@@ -41,6 +43,9 @@ __all__ = [
     "load_rules",
     "rule",
 ]
+
+if TYPE_CHECKING:
+    from importlib.metadata import EntryPoint
 
 GROUP = "traceread.rules"
 """Entry points of further rules."""
@@ -108,7 +113,7 @@ def load_rules() -> tuple[tuple[Rule, ...], tuple[Notice, ...]]:
     for module in pkgutil.iter_modules(__path__, f"{__name__}."):
         for one in _rules_of(importlib.import_module(module.name)):
             found[one.id] = one
-    for entry in sorted(entry_points(group=GROUP), key=lambda e: e.name):
+    for entry in sorted(_plug_ins(), key=lambda e: e.name):
         try:
             for one in _rules_of(entry.load()):
                 found.setdefault(one.id, one)
@@ -116,6 +121,29 @@ def load_rules() -> tuple[tuple[Rule, ...], tuple[Notice, ...]]:
             what = f"the rules of plug-in {_origin(entry)} could not be loaded: {type(error).__name__}: {error}"
             notices.append(Notice("rule-failed", what))
     return tuple(found[id] for id in sorted(found)), tuple(notices)
+
+
+def _plug_ins() -> Collection[EntryPoint]:
+    """The entry points of the group. The library that knows them is imported only where there may be one: it takes 10 ms."""
+    if not _may_be_plug_ins():
+        return ()
+    from importlib.metadata import entry_points
+
+    return entry_points(group=GROUP)
+
+
+def _may_be_plug_ins() -> bool:
+    """Whether a package that is installed may have entry points of the group: False if all that it could be named in was looked at."""
+    if any(hasattr(finder, "find_distributions") and finder is not PathFinder for finder in sys.meta_path):
+        return True
+    for place in map(Path, sys.path):
+        if place.is_file():  # a zip
+            return True
+        for named in place.glob("*-[iI][nN][fF][oO]/entry_points.txt"):  # .dist-info, .egg-info, EGG-INFO
+            with suppress(OSError):  # what may not be read names nothing
+                if GROUP.encode() in named.read_bytes():
+                    return True
+    return False
 
 
 def _rules_of(value: object) -> Iterator[Rule]:

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from traceread.errors import Notice, TracereadError
 from traceread.run import Described, run_of
-from traceread.runs.history import order_runs
-from traceread.runs.ledger import Ledger, Part, keep_ledger
 from traceread.steplog import PATTERN, Segment, read_log
+
+if TYPE_CHECKING:
+    from traceread.runs.ledger import Ledger
 
 
 def find_account(paths: Sequence[Path], described: Described) -> Described:
@@ -19,6 +20,11 @@ def find_account(paths: Sequence[Path], described: Described) -> Described:
     A price per GPU hour comes from `described`, else from the log. A log that cannot be read is a notice: the traces do not need it.
     """
     logs = [log for directory in _directories(paths) for log in sorted(directory.glob(PATTERN)) if log.is_file()]
+    if not logs:
+        return run_of({}, "")
+    from traceread.runs.history import order_runs  # what most captures do without
+    from traceread.runs.ledger import keep_ledger
+
     try:
         segments = [segment for log in logs for segment in read_log(log)]
         price = described.run.price_per_gpu_hour or next((p for s in segments if (p := _price(s))), None)
@@ -38,6 +44,8 @@ def _price(segment: Segment) -> float | None:
 
 def _account(ledgers: Sequence[Ledger]) -> dict[str, Any]:
     """What is known, in the shape of run.json; nothing of it is ever zero because it was not logged."""
+    from traceread.runs.ledger import Part
+
     known: dict[str, Any] = {}
     allocated = sum(ledger.allocated_ns for ledger in ledgers)
     if allocated:
