@@ -54,6 +54,7 @@ def render_text(document: Document, screen: Screen = Screen()) -> str:  # noqa: 
     console = Console(
         file=out,
         width=screen.width,
+        height=25,  # means nothing here, but without it the terminal is asked for its size again and again
         force_terminal=screen.fancy,
         color_system="standard" if screen.fancy else None,
         no_color=not screen.fancy,
