@@ -1,6 +1,7 @@
 """Imports go down the pipeline only, heavy libraries are imported where they are used, and recording and simulating stand apart."""
 
 import ast
+import gzip
 import subprocess
 import sys
 from dataclasses import dataclass
@@ -29,8 +30,9 @@ PIPELINE = (
     "runs",
     "findings",
     "rules",
-    "report",
     "selection",
+    "analysis_options",
+    "report",
     "comparison",
     "history",
     "figures",
@@ -168,6 +170,59 @@ def test_starting_loads_no_library(statement):
     code = f"{statement}\nimport sys\nprint(*sorted({{m.split('.')[0] for m in sys.modules}}))"
     loaded = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True).stdout.split()
     assert set(loaded) & (HEAVY | {"numpy", "msgspec", "isal"}) == set()
+
+
+NOT_FOR_TEXT = HEAVY - {"rich"} | {
+    "difflib",
+    "email",
+    "importlib.metadata",
+    "importlib.resources",
+    "isal",
+    "sqlite3",
+    "statistics",
+    "tempfile",
+    "zipfile",
+    "traceread.cache",
+    "traceread.capture",
+    "traceread.cli.diff",
+    "traceread.cli.export",
+    "traceread.comparison",
+    "traceread.figures",
+    "traceread.history",
+    "traceread.readers.nsys",
+    "traceread.readers.sqlite",
+    "traceread.reporters.html",
+    "traceread.reporters.json",
+    "traceread.reporters.page",
+    "traceread.runs.history",
+    "traceread.runs.ledger",
+    "traceread.scrub",
+    "traceread.simulate",
+}
+"""What a report of a plain PyTorch trace as text does without. Each takes a hundredth or more of the time until it begins."""
+
+
+def test_a_report_as_text_imports_nothing_it_does_not_use(tmp_path):
+    """Most of a small report's time is importing."""
+    trace = tmp_path / "rank0.json"
+    trace.write_bytes(gzip.decompress((PACKAGE.parent / "sample_traces/item-sync/rank0.pt.trace.json.gz").read_bytes()))
+    code = "import sys\nfrom traceread.cli import main\nassert main(sys.argv[1:]) == 0\nprint(*sorted(sys.modules), file=sys.stderr)"
+    done = subprocess.run([sys.executable, "-c", code, "report", trace], check=True, capture_output=True, text=True)
+    loaded = done.stderr.split()
+    assert {"traceread.report", "rich.console"} <= set(loaded)
+    assert set(loaded) & NOT_FOR_TEXT == set()
+
+
+def frozen_dataclasses(source):
+    """The classes that the standard library makes, whose methods have to be compiled one by one."""
+    classes = [node for node in ast.walk(ast.parse(source)) if isinstance(node, ast.ClassDef)]
+    return [c.name for c in classes if any(ast.unparse(d).startswith("dataclass(frozen=True") for d in c.decorator_list)]
+
+
+def test_immutable_classes_are_records():
+    modules = [p for p in PACKAGE.rglob("*.py") if p.relative_to(PACKAGE).parts[0] not in APART]
+    assert {p.stem: found for p in modules if (found := frozen_dataclasses(p.read_text("utf-8")))} == {"event_columns": ["EventBatch"]}
+    assert frozen_dataclasses("@dataclass(frozen=True, eq=False)\nclass C:\n    x: int") == ["C"]
 
 
 @pytest.mark.parametrize(
