@@ -2,12 +2,13 @@
 
 import os
 import signal
+import threading
 import time
 
 import numpy as np
 import pytest
 
-from traceread.engine import Workers, cpus, map_parts
+from traceread.engine import Workers, cpus, map_parts, meanwhile, one_blas_thread
 from traceread.errors import ClusterError, CorruptTrace, TracereadError, WorkerLost
 
 
@@ -213,3 +214,24 @@ def test_without_dask_the_way_to_get_it_is_said(monkeypatch):
     with pytest.raises(ClusterError) as raised:
         outcomes([1], Workers(cluster="tcp://127.0.0.1:9"), double)
     assert raised.value.hint == "pip install 'traceread[cluster]'"
+
+
+@pytest.mark.parametrize("given", [None, "4"])
+def test_numpy_is_loaded_without_threads_of_its_own_unless_they_are_asked_for(monkeypatch, given):
+    monkeypatch.delenv("OPENBLAS_NUM_THREADS", raising=False)
+    if given:
+        monkeypatch.setenv("OPENBLAS_NUM_THREADS", given)
+    with one_blas_thread():
+        assert os.environ["OPENBLAS_NUM_THREADS"] == (given or "1")
+    assert os.environ.get("OPENBLAS_NUM_THREADS") == given  # programs that are started later have what they had
+
+
+def test_what_fails_meanwhile_fails_where_it_is_needed():
+    done = threading.Event()
+
+    def prepare():
+        done.set()
+        raise ImportError("no")
+
+    meanwhile(prepare)
+    assert done.wait(10)

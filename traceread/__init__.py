@@ -22,6 +22,7 @@ if TYPE_CHECKING:  # imported when first asked for, by __getattr__: `traceread -
     from traceread.readers.options import ReadOptions
     from traceread.report import Report
     from traceread.run import Described
+    from traceread.selection import StepRange
 
 __all__ = [
     "Category",
@@ -110,20 +111,21 @@ def analyze(
         WorkerLost, ClusterError: who read a rank ended without an answer.
         as `load`, when given a path.
     """
+    from traceread.analysis_options import AnalysisOptions
     from traceread.measurements.steps import StepOptions
     from traceread.model import Profile
-    from traceread.report import AnalysisOptions, analyze_profile
-    from traceread.selection import parse_steps
 
     paths = [file for trace in profile for file in trace.files] if isinstance(profile, Profile) else _paths(profile)
     settings = _config(config, paths)
     analysis = AnalysisOptions(
         step_options=StepOptions(step_range or settings.step_pattern, settings.micro_steps),
         host_names=settings.host_names,
-        steps=None if steps is None else parse_steps(steps),
+        steps=None if steps is None else _parsed(steps),
         described=_described(run, paths, settings),
     )
     if isinstance(profile, Profile):
+        from traceread.report import analyze_profile
+
         return analyze_profile(profile, analysis)
     from traceread.engine import Workers
     from traceread.job import Request, analyze_job
@@ -142,6 +144,12 @@ def analyze(
             version=__version__,
         )
     )
+
+
+def _parsed(steps: str) -> StepRange:
+    from traceread.selection import parse_steps
+
+    return parse_steps(steps)
 
 
 def _paths(given: str | Path | Sequence[str | Path]) -> list[str | Path]:

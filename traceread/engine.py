@@ -10,8 +10,9 @@ import os
 import signal
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from importlib import import_module
+from threading import Thread
 from time import monotonic, sleep
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
@@ -33,6 +34,7 @@ _CONNECT_S = 20.0
 _WORTH_BYTES = 64 << 20
 _EACH_BYTES = 4 << 20
 """What a part costs beside its bytes, in bytes: steps to find, rules to run."""
+_BLAS_THREADS = "OPENBLAS_NUM_THREADS"
 _LOOK_S = 5.0
 _PATIENCE_S = 60.0
 _NAP_S = 0.02
@@ -78,6 +80,28 @@ class Outcome(Generic[T]):
             raise self.error
         assert self.result is not None
         return self.result
+
+
+def meanwhile(prepare: Callable[[], object]) -> None:
+    """Does in a thread of its own what will be needed soon, such as imports: while files are scanned the interpreter has time for it."""
+
+    def work() -> None:
+        with suppress(Exception):  # who needs it meets the same
+            prepare()
+
+    Thread(target=work).start()
+
+
+@contextmanager
+def one_blas_thread() -> Iterator[None]:
+    """While it lasts, numpy is loaded without threads for linear algebra: nobody needs them, and starting them takes processor time."""
+    given = os.environ.get(_BLAS_THREADS)
+    os.environ[_BLAS_THREADS] = given or "1"
+    try:
+        yield
+    finally:
+        if given is None:
+            del os.environ[_BLAS_THREADS]
 
 
 def cpus() -> int:
@@ -142,7 +166,7 @@ def _in_processes(function: Callable[[P], T], parts: Sequence[P], names: Sequenc
         ours, theirs = context.Pipe()
         process = context.Process(target=_serve, args=(theirs, function), daemon=True)
         started.append(process)
-        with suppress(BrokenPipeError):  # killed at once, which reading from it will tell
+        with suppress(BrokenPipeError), one_blas_thread():  # killed at once, which reading from it will tell
             process.start()
         theirs.close()
         return process, ours

@@ -11,10 +11,11 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import field, replace
 from itertools import count, islice
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
+from traceread.analysis_options import AnalysisOptions
 from traceread.categories import Patterns, classify
-from traceread.engine import Workers, cpus, map_parts
+from traceread.engine import Workers, cpus, map_parts, meanwhile
 from traceread.errors import ClusterError, Notice, TracereadError
 from traceread.model import Trace
 from traceread.readers import discover
@@ -22,7 +23,9 @@ from traceread.readers.discover import Found, Source
 from traceread.readers.options import ReadOptions
 from traceread.readers.windows import outline
 from traceread.records import record
-from traceread.report import AnalysisOptions, RankReport, Report, analyze_trace, join_ranks
+
+if TYPE_CHECKING:  # it takes a tenth of a second, in which files can be read already
+    from traceread.report import RankReport, Report
 
 _MOST_NUMBERS = 4096
 """GPUs without a rank in one file."""
@@ -103,6 +106,8 @@ def analyze_job(request: Request) -> Report:
         raise next(iter(job.failed.values()))
     profile = discover.profile_of(request.paths, found, traces, [*notices, *job.missing], job.wanted)
     job.run(_tasks_again(request, found, traces, [t for t in profile if job.report_of(t) is None]))
+    from traceread.report import join_ranks
+
     return join_ranks(profile, [job.certain_report_of(trace) for trace in profile], request.analysis)
 
 
@@ -224,8 +229,11 @@ def _analyze_sources(task: _Task) -> _Done:
     request = task.request
     if request.version not in ("", __version__):
         raise ClusterError(f"a worker has traceread {__version__}, this is {request.version}", f"pip install traceread=={request.version}")
+    meanwhile(_prepared)
     patterns = Patterns.load(request.kernels)
     read = [(source, discover.read(source, request.read)) for source in task.sources]
+    from traceread.report import analyze_trace  # now: a part of the files is read while it is imported
+
     outlines = tuple((source, [outline(trace) for trace in traces]) for source, traces in read)
     traces, _ = discover.ranked(read, numbers=task.numbers)
     del read
@@ -238,6 +246,14 @@ def _analyze_sources(task: _Task) -> _Done:
         # Nobody else holds the trace, so that the analysis may drop what it has made something else of.
         reports.append((shape, analyze_trace(classify(traces.pop(0), patterns), request.analysis)))
     return _Done(outlines, tuple(reports))
+
+
+def _prepared() -> None:
+    """Imports what analyses."""
+    import traceread.report  # noqa: F401
+    from traceread.rules import load_rules
+
+    load_rules()
 
 
 def _with_progress(task: _Task, before: int, size: int, total: int) -> _Task:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from traceread import intervals
-from traceread.categories.host import HostNames
+from traceread.analysis_options import AnalysisOptions
 from traceread.errors import MissingData, Notice, SelectionError
 from traceread.findings import Finding, Skipped
 from traceread.measurements.blame import Cause, share_out
@@ -35,7 +35,7 @@ from traceread.measurements.ranks import RankTable, compare_ranks
 from traceread.measurements.reconciliation import ExposedParts
 from traceread.measurements.replay_job import JobGraph, job_graph
 from traceread.measurements.step_timeline import StepTimeline, choose_window, draw_step
-from traceread.measurements.steps import StepOptions, Steps, StepSource, WindowKind, find_steps
+from traceread.measurements.steps import Steps, StepSource, WindowKind, find_steps
 from traceread.measurements.waiting import ExposedSplit
 from traceread.model import Capability, Device, Profile, Trace
 from traceread.records import record
@@ -45,6 +45,7 @@ from traceread.rules.inspection import Inspection, inspect_rank
 from traceread.rules.job import JobFacts, check_job
 from traceread.rules.what_if import WhatIf, answer
 from traceread.run import Described
+from traceread.selection import StepRange
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -58,21 +59,6 @@ LONGEST_STEP = "longest step"
 """How the critical rank was chosen."""
 
 _GAPS_KEPT = 20
-
-
-@record
-class StepRange:
-    """A half-open selection of steps by their own numbers, `first <= number < stop`; None is open."""
-
-    first: int | None = None
-    stop: int | None = None
-
-    def holds(self, number: int) -> bool:
-        """Whether the selection holds this step number."""
-        return (self.first is None or number >= self.first) and (self.stop is None or number < self.stop)
-
-    def __str__(self) -> str:
-        return f"{'' if self.first is None else self.first}:{'' if self.stop is None else self.stop}"
 
 
 @record(eq=False)
@@ -497,23 +483,6 @@ class Report:
         from traceread.reporters.notebook import report_html
 
         return report_html(self)
-
-
-@record
-class AnalysisOptions:
-    """How a profile is analysed.
-
-    Attributes:
-        step_options: how steps are found.
-        host_names: meanings of host names.
-        steps: which steps to use, by their own numbers; None leaves out the first and partial ones.
-        described: what is known about the job beside the traces.
-    """
-
-    step_options: StepOptions = field(default_factory=StepOptions)
-    host_names: HostNames = field(default_factory=HostNames)
-    steps: StepRange | None = None
-    described: Described = field(default_factory=Described)
 
 
 def analyze_trace(trace: Trace, options: AnalysisOptions) -> RankReport:

@@ -5,7 +5,22 @@ from __future__ import annotations
 import re
 
 from traceread.errors import SelectionError
-from traceread.report import StepRange
+from traceread.records import record
+
+
+@record
+class StepRange:
+    """A half-open selection of steps by their own numbers, `first <= number < stop`; None is open."""
+
+    first: int | None = None
+    stop: int | None = None
+
+    def holds(self, number: int) -> bool:
+        """Whether the selection holds this step number."""
+        return (self.first is None or number >= self.first) and (self.stop is None or number < self.stop)
+
+    def __str__(self) -> str:
+        return f"{'' if self.first is None else self.first}:{'' if self.stop is None else self.stop}"
 
 
 def parse_steps(text: str) -> StepRange:

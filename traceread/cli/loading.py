@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from time import monotonic
 from typing import TYPE_CHECKING
@@ -18,17 +18,23 @@ if TYPE_CHECKING:
 _PATIENCE_S = 1.0
 
 
-def load_report(args: argparse.Namespace, paths: Sequence[str] | None = None) -> Report:
+def load_report(args: argparse.Namespace, paths: Sequence[str] | None = None, prepare: Callable[[], object] | None = None) -> Report:
     """The analysis of the traces at `paths` (by default `args.paths`), with a progress bar on stderr where that is a terminal.
+
+    What `prepare` does will be needed afterwards, and may be done while files are read.
 
     Raises:
         TracereadError: as `traceread.load` and `traceread.analyze`.
     """
     import traceread
-    import traceread.job  # now: what it imports is no part of the time that loading takes
     from traceread.cli.run_options import given
-    from traceread.engine import Workers
+    from traceread.engine import Workers, meanwhile, one_blas_thread
 
+    with one_blas_thread():
+        import traceread.job  # now: what it imports is no part of the time that loading takes
+
+    if prepare is not None:
+        meanwhile(prepare)
     limits = limits_of(args)
     with LoadProgress(wanted=sys.stderr.isatty() and not args.quiet) as progress:
         report = traceread.analyze(

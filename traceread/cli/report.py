@@ -47,7 +47,7 @@ def run(args: argparse.Namespace) -> int:
 
     output = output_of(args)
     after_report.check_options(args)
-    report = load_report(args)
+    report = load_report(args, prepare=_prepared if output.format == "text" else None)
     if args.what_if is not None:
         output.write(_answer(report, args.what_if, output))
         return 0
@@ -69,6 +69,12 @@ def run(args: argparse.Namespace) -> int:
         text = output.document(report_document(report, args.gaps))
     output.write(text)
     return after_report.after_report(args, report)
+
+
+def _prepared() -> None:
+    """Imports what writes text."""
+    import traceread.reporters.answer
+    import traceread.reporters.text  # noqa: F401
 
 
 def _answer(report: Report, question: str, output: Output) -> str:
