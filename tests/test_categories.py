@@ -446,6 +446,11 @@ def test_copies_launched_in_a_collective_are_communication(name: str, kind: Rang
     assert classes(trace) == [(COMMUNICATION, "communication", 0)]
 
 
+def test_a_collective_range_without_length_holds_no_launch() -> None:
+    trace = trace_of([], [memcpy(CopyKind.HOST_TO_DEVICE, correlation=7)], [(150, 160, 0, 7)], [(100, 100, 0, "nccl:x", RangeKind.OP)])
+    assert classes(trace) == [(COPY, "copy", 0)]
+
+
 @pytest.mark.parametrize(
     "name", ["ncclCommInitRank", "FSDP::all_gather_copy_in", "AllGatherLayer", "aten::copy_", "my nccl:all_reduce", "recommend", "step 3"]
 )

@@ -18,7 +18,7 @@ import numpy as np
 import numpy.typing as npt
 
 from traceread.errors import ConfigError
-from traceread.intervals import union
+from traceread.intervals import holds, union
 from traceread.model import ActivityKind, ByteColumn, Category, CopyKind, FlagColumn, IntColumn, RangeKind, Trace
 from traceread.records import record
 
@@ -193,8 +193,7 @@ def _launched_in_a_collective(trace: Trace, which: Mask) -> Mask:
     line = ranges.thread.astype(np.int64) * len(instants)
     open_at = union(line + opened, line + closed)
     asked = thread.astype(np.int64) * len(instants) + asked
-    before = np.searchsorted(open_at.start, asked, side="right") - 1
-    found[launched] = (before >= 0) & (asked < open_at.end[before])
+    found[launched] = holds(open_at, asked)
     return found
 
 
