@@ -98,7 +98,7 @@ def patiently_decoded(text: bytes) -> Event | None:
 def loaded(text: bytes) -> dict[str, Any] | None:
     """A JSON object as builtins, decimal numbers as text; None if it is none."""
     try:
-        values = json.loads(text.decode("utf-8", "replace"), strict=False, parse_float=_Decimal, parse_constant=_nothing)
+        values = _patient.decode(text.decode("utf-8", "replace"))
     except (ValueError, RecursionError):
         return None
     return values if isinstance(values, dict) else None
@@ -112,6 +112,9 @@ class _Decimal(str):
 
 def _nothing(_: str) -> None:
     """NaN and the infinities say nothing."""
+
+
+_patient = json.JSONDecoder(strict=False, parse_float=_Decimal, parse_constant=_nothing)
 
 
 def _event_from(values: dict[str, Any]) -> Event:
