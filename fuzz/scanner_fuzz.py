@@ -27,6 +27,7 @@ ROOT = Path(__file__).parents[1]
 SOURCE = ROOT / "traceread" / "readers" / "_scanner.pyx"
 CHILD = "TRACEREAD_FUZZ_CHILD"
 LONGEST = 4096
+SPANS = ("labels", "collectives", "operators")
 
 TOKENS = [
     '"ph":"X"', '"ph":"M"', '"cat"', '"name"', '"pid"', '"tid"', '"ts"', '"dur"', '"args"', '"device"', '"stream"', '"correlation"',
@@ -46,6 +47,11 @@ SEEDS = [
     b'{"ph": "f", "id": 5, "pid": 0, "tid": 7, "ts": 4, "cat": "ac2g", "name": "ac2g", "bp": "e"}',
     b'{"ph": "X", "cat": "cuda_runtime", "name": "hipMemcpyAsync", "pid": 5, "tid": 5, "ts": -1.25, "dur": 0.0005, "args": {'
     b'"bytes": "128", "stream": "0x0", "fromDevice": 0, "toDevice": 1, "wait_on_cuda_event_record_corr_id": -1, "Correlation": 9}}',
+    b", ".join(  # one layout
+        b'{"ph": "X", "cat": "cpu_op", "name":"aten::mm","pid": 1, "tid": %d, "ts": %d.5, "dur": 3, "args": {"Input Dims": [[%d]], "b":%d}}'
+        % (i // 3, i, i, i)
+        for i in range(8)
+    ),
 ]  # fmt: skip
 
 
@@ -104,6 +110,7 @@ def check(text: bytes) -> None:
     from traceread.readers.event_columns import Columns, decoded_many
     from traceread.readers.whole_events import WholeEvents
 
+    check_file(text)
     scan = scanner.scan(text, 0, len(text), scanner.room(0, len(text)))
     if scan is None:
         return
@@ -124,6 +131,41 @@ def check(text: bytes) -> None:
         alone.look(event)
     together.look(text, [event.name for event in events])
     assert taken_out(alone) == taken_out(together), "events taken out whole"
+
+
+def check_file(text: bytes) -> None:
+    """Fails where what is scanned of a file is something else than what is scanned of the same text."""
+    from traceread.readers import scanner
+
+    descriptor = os.memfd_create("text")
+    try:
+        os.write(descriptor, text)
+        for begin in (0, len(text) // 3):
+            for buffer_bytes in (300, 1 << 16):
+                room = scanner.room(begin, len(text))
+                part = scanner.scan_file(descriptor, begin, max(begin + 1, len(text) - 40), begin == 0, buffer_bytes, room)
+                if part is None or not part.scan.told.objects:
+                    continue
+                same = scanner.scan(text, part.begin, part.end, scanner.room(0, len(text)))
+                assert same is not None, "only the scanner of files understands it"
+                for name in (
+                    "rows",
+                    "objects",
+                    "events",
+                    "categories",
+                    "names",
+                    "identities",
+                    "tracks",
+                    "labels",
+                    "collectives",
+                    "operators",
+                ):
+                    assert getattr(part.scan.told, name) == getattr(same.told, name), name
+                rows = same.told.rows
+                assert (part.scan.room.integers[:, :rows] == same.room.integers[:, :rows]).all(), "integers"
+                assert (part.scan.room.codes[:, :rows] == same.room.codes[:, :rows]).all(), "codes"
+    finally:
+        os.close(descriptor)
 
 
 def fuzz(directory: str) -> None:
