@@ -7,7 +7,8 @@ there is one question to ask of every line here: can it accept a text that the t
 take something else out of it? Being stricter costs time only.
 
 Why it stays inside the text: a `bytes` object ends in a NUL of its own (and so does what is read of a file), which no loop below
-steps over, for it is no digit, no white space and not allowed in a string. Only `run_end` loads eight bytes at once, and looks first whether they are there.
+steps over, for it is no digit, no white space and not allowed in a string. Only `run_end` and `laid_out_end` load eight bytes at
+once, and look first whether they are there.
 """
 
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
@@ -873,8 +874,13 @@ cdef inline Text time_end(Text at, Scan* scan, Event* event, int field, bint* th
 
 
 cdef inline void clear(Event* event) noexcept nogil:
+    # Field by field: memset takes longer.
     cdef int field
-    memset(event, 0, sizeof(Event))
+    event.layout = NULL
+    event.phase.start = event.category.start = event.name.start = event.process.start = event.thread.start = NULL
+    event.phase.length = event.category.length = event.name.length = event.process.length = event.thread.length = 0
+    event.has_start = event.has_duration = event.odd_time = event.has_args = event.names_collective = event.has_dimensions = False
+    event.values[START] = event.values[DURATION] = 0
     for field in range(DEVICE, CORRELATION_CAPITAL + 1):
         event.values[field] = ABSENT
 
