@@ -73,6 +73,11 @@ sys.exit(", ".join(sorted(heavy & set(sys.modules))) or 0)
     assert time.monotonic() - begun < 2  # 0.1 s on an idle machine
 
 
+def test_at_its_end_nothing_is_looked_through_for_cycles():
+    code = "import atexit, gc; atexit.register(lambda: print(gc.get_freeze_count())); from traceread.cli import main; main(['--version'])"
+    assert int(python(code).stdout.split()[-1]) > 1000
+
+
 def test_the_library_still_has_its_names():
     done = python(
         "import traceread, sys; assert 'numpy' not in sys.modules; from traceread import Category, Profile, Trace, Report; dir(traceread)"
