@@ -36,6 +36,7 @@ STAGES = {
     "partition": "divide",
     "kernels": "sum_kernels",
     "collectives": "find_collectives",
+    "replay graph": "build_graph",
     "rules": "inspect_rank",
 }
 """What is timed by itself, and its function in `traceread.report`."""

@@ -77,10 +77,11 @@ def test_edges_are_all_starts_and_ends_once_in_order(sets):
     assert intervals.edges(map(the_set, sets)).tolist() == expected
 
 
-@given(st.lists(st.tuples(st.integers(0, 9), st.integers(-3, 3)), max_size=40))
-def test_time_order_is_a_stable_sort_by_both_keys(rows):
-    start, then = (np.array([row[i] for row in rows], np.int64) for i in (0, 1))
+@given(st.lists(st.tuples(st.integers(0, 9), st.integers(-3, 3), st.integers(0, 1)), max_size=40))
+def test_time_order_is_a_stable_sort_by_its_keys(rows):
+    start, then, last = (np.array([row[i] for row in rows], np.int64) for i in (0, 1, 2))
     assert intervals.time_order(start, then).tolist() == np.lexsort((then, start)).tolist()
+    assert intervals.time_order(start, then, last).tolist() == np.lexsort((last, then, start)).tolist()
 
 
 @given(pairs, st.lists(st.integers(-5, 80)))
@@ -93,6 +94,39 @@ def test_holds_is_membership(rows, at):
 def test_distinct_is_unique_with_its_inverse(values):
     column = np.array(values, np.int64)
     assert [part.tolist() for part in intervals.distinct(column)] == [part.tolist() for part in np.unique(column, return_inverse=True)]
+
+
+@given(st.lists(st.integers(-5, 5) | st.integers(-(2**60), 2**60), max_size=30))
+def test_unique_is_that_of_numpy(values):
+    column = np.array(values, np.int64)
+    assert intervals.unique(column).tolist() == np.unique(column).tolist()
+
+
+@given(st.lists(st.tuples(st.integers(-1, 3), st.integers(-1, 3) | st.just(2**40)), max_size=30))
+def test_distinct_pairs_are_sorted_with_their_inverse(rows):
+    pairs = np.array(rows, np.int64).reshape(-1, 2)
+    first, second, of = intervals.distinct_pairs(pairs[:, 0], pairs[:, 1])
+    assert list(zip(first.tolist(), second.tolist(), strict=True)) == sorted(set(rows))
+    assert np.column_stack((first[of], second[of])).tolist() == pairs.tolist()
+
+
+@given(st.lists(st.integers(0, 300), max_size=40))
+def test_group_order_is_a_stable_sort(group):
+    column = np.array(group, np.int64)
+    assert intervals.group_order(column, 301).tolist() == np.argsort(column, kind="stable").tolist()
+
+
+@given(st.lists(st.integers(-3, 9), max_size=30), st.integers(0, 12))
+def test_longest_are_the_first_of_a_stable_sort(length, count):
+    column = np.array(length, np.int64)
+    assert intervals.longest(column, count).tolist() == np.argsort(-column, kind="stable")[:count].tolist()
+
+
+@given(st.lists(st.integers(0, 20), min_size=1, max_size=40), st.data())
+def test_last_reaching_is_the_last_row_that_ends_late_enough(end, data):
+    asked = data.draw(st.lists(st.tuples(st.integers(-1, len(end) - 1), st.integers(0, 25)), max_size=20))
+    found = intervals.last_reaching(np.array(end), *np.array(asked, np.int64).reshape(-1, 2).T)
+    assert found.tolist() == [max((i for i in range(at + 1) if end[i] >= least), default=-1) for at, least in asked]
 
 
 @pytest.mark.parametrize("size", [0, 5, 20_000])

@@ -7,7 +7,7 @@ anything. The other functions take and return sets. Empty intervals vanish.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -29,6 +29,8 @@ class Intervals(NamedTuple):
 
 _FEW = 1 << 12
 """Numbers that are sorted sooner than looked up."""
+_SPARSE = 16
+"""A table of positions with so many entries for each number is quicker than sorting the numbers; one of flags with four times as many."""
 
 EMPTY = Intervals(np.empty(0, np.int64), np.empty(0, np.int64))
 
@@ -63,8 +65,8 @@ def edges(sets: Iterable[Intervals]) -> IntArray:
     return at[first]
 
 
-def time_order(start: IntArray, then: IntArray) -> npt.NDArray[np.intp]:
-    """The order of rows by start, equal ones by a second key, the rest as they stand: `np.lexsort((then, start))`.
+def time_order(start: IntArray, *then: IntArray) -> npt.NDArray[np.intp]:
+    """The order of rows by start, equal ones by further keys, the rest as they stand: `np.lexsort((*reversed(then), start))`.
 
     Recorded rows are nearly in order and few begin together, so it sorts by start, which is quick, and then only those few.
     """
@@ -74,7 +76,7 @@ def time_order(start: IntArray, then: IntArray) -> npt.NDArray[np.intp]:
     np.equal(by_start[1:], by_start[:-1], out=tied[1:])
     tied[:-1] |= tied[1:]
     rows = order[tied]
-    order[tied] = rows[np.lexsort((then[rows], start[rows]))]
+    order[tied] = rows[np.lexsort((*(key[rows] for key in reversed(then)), start[rows]))]
     return order
 
 
@@ -89,22 +91,93 @@ def clip(these: Intervals, start: int, end: int) -> Intervals:
 
 def holds(these: Intervals, at: IntArray) -> npt.NDArray[np.bool_]:
     """For each instant whether a set covers it; shape of `at`."""
-    i = np.searchsorted(these.start, at, side="right") - 1
-    if not len(these.start):
-        return np.zeros(len(at), bool)
-    inside: npt.NDArray[np.bool_] = (i >= 0) & (at < these.end[np.maximum(i, 0)])
+    begun = np.searchsorted(these.start, at, side="right")
+    inside: npt.NDArray[np.bool_] = at < _ends(these)[begun]
     return inside
 
 
-def distinct(values: IntArray) -> tuple[IntArray, npt.NDArray[np.intp]]:
+def _ends(these: Intervals) -> IntArray:
+    """The ends by the number of intervals that have begun: with none the least integer."""
+    return np.concatenate(([np.iinfo(np.int64).min], these.end))
+
+
+def distinct(values: npt.NDArray[np.integer[Any]]) -> tuple[IntArray, npt.NDArray[np.intp]]:
     """`np.unique(values, return_inverse=True)` of one column; by a look-up table where the values lie close together."""
-    if len(values):
-        low, high = int(values.min()), int(values.max())
-        if high - low < 4 * len(values):
-            offset = values - low
-            there = np.bincount(offset) > 0
-            return np.flatnonzero(there) + low, (np.cumsum(there) - 1)[offset]
-    return np.unique(values, return_inverse=True)
+    low, there = _there(values, _SPARSE)
+    if there is None:
+        return np.unique(values, return_inverse=True)
+    found = np.flatnonzero(there)
+    position = np.empty(len(there), np.intp)
+    position[found] = np.arange(len(found))
+    return found + low, position[values - low]
+
+
+def unique(values: npt.NDArray[np.integer[Any]]) -> IntArray:
+    """`np.unique(values)` of one column; by a look-up table where the values lie close together."""
+    low, there = _there(values, 4 * _SPARSE)
+    return np.unique(values) if there is None else np.flatnonzero(there) + low
+
+
+def distinct_pairs(
+    first: npt.NDArray[np.integer[Any]], second: npt.NDArray[np.integer[Any]]
+) -> tuple[IntArray, IntArray, npt.NDArray[np.intp]]:
+    """The pairs that occur in two columns, once, sorted by the first and then the second, and for each row the position of its pair."""
+    ones, one = distinct(first)
+    others, other = distinct(second)
+    keys, of = distinct(one * len(others) + other)
+    return ones[keys // max(len(others), 1)], others[keys % max(len(others), 1)], of
+
+
+def _there(values: npt.NDArray[np.integer[Any]], sparse: int) -> tuple[int, npt.NDArray[np.bool_] | None]:
+    """The least of these values and, for each integer from it to the largest, whether it is among them.
+
+    None where there are more than `sparse` integers for each value.
+    """
+    low, high = (int(values.min()), int(values.max())) if len(values) else (0, -1)
+    if high - low >= sparse * len(values):
+        return low, None
+    there = np.zeros(high - low + 1, bool)
+    there[values - low] = True
+    return low, there
+
+
+def longest(length: IntArray, count: int) -> npt.NDArray[np.intp]:
+    """The positions of the `count` largest of these, the largest first, equal ones as they stand."""
+    at = np.arange(len(length))
+    if len(length) > count > 0:
+        at = np.flatnonzero(length >= np.partition(length, -count)[-count])
+    return at[np.argsort(-length[at], kind="stable")][:count]
+
+
+def last_reaching(end: IntArray, at: IntArray, least: IntArray) -> IntArray:
+    """For each of these rows the last one at or before it that ends no earlier than asked, -1 if none; shape of `at`.
+
+    By maxima of 2, 4, 8, ... rows: up to the smallest block that holds such a row, then down to the last one in it.
+    """
+    maxima = [end]
+    while len(maxima[-1]) > 1:
+        wide = maxima[-1]
+        paired = np.maximum(wide[:-1:2], wide[1::2])
+        maxima.append(np.append(paired, wide[-1]) if len(wide) % 2 else paired)
+    block, level = at.astype(np.int64), np.full(len(at), -1)
+    left = np.flatnonzero(block >= 0)
+    for i, highest in enumerate(maxima):
+        found = highest[block[left]] >= least[left]
+        level[left[found]] = i
+        left = left[~found]
+        block[left] = (block[left] - 1) >> 1  # the one before may be half of it: the other half is known not to hold any
+        left = left[block[left] >= 0]
+    for i in range(len(maxima) - 1, 0, -1):
+        inside = np.flatnonzero(level >= i)
+        later = np.minimum(2 * block[inside] + 1, len(maxima[i - 1]) - 1)
+        block[inside] = np.where(maxima[i - 1][later] >= least[inside], later, 2 * block[inside])
+    block[level < 0] = -1
+    return block
+
+
+def group_order(group: npt.NDArray[np.integer[Any]], count: int) -> npt.NDArray[np.intp]:
+    """The order of rows by group, `0 <= group < count`, those of one group as they stand."""
+    return np.argsort(group.astype(np.min_scalar_type(max(count - 1, 0))), kind="stable")  # a byte is sorted at a glance
 
 
 def either(*positions: IntArray) -> IntArray:
@@ -151,12 +224,11 @@ def covered(these: Intervals, start: IntArray, end: IntArray) -> IntArray:
     """For each window `[start, end)` the ns of it that a set covers; shape of `start`."""
     if not len(these.start):
         return np.zeros(len(start), np.int64)
-    before = np.concatenate(([0], np.cumsum(these.end - these.start)))
+    whole, ends = np.concatenate(([0], np.cumsum(these.end - these.start))), _ends(these)
 
     def up_to(t: IntArray) -> IntArray:
-        i = np.searchsorted(these.start, t, side="right")
-        inside = np.minimum(t, these.end[np.maximum(i - 1, 0)]) - these.start[np.maximum(i - 1, 0)]
-        reached: IntArray = np.where(i > 0, before[np.maximum(i - 1, 0)] + inside, 0)
+        begun = np.searchsorted(these.start, t, side="right")
+        reached: IntArray = whole[begun] - (np.maximum(ends[begun], t) - t)
         return reached
 
     result: IntArray = np.maximum(up_to(end) - up_to(start), 0)
@@ -189,7 +261,8 @@ def union_per_group(start: IntArray, end: IntArray, group: IntArray) -> tuple[In
     start, end, group = start[keep], end[keep], group[keep]
     if not len(start):
         return start, end, group
-    order = np.lexsort((start, group))
+    in_order = not np.any(start[1:] < start[:-1])
+    order = group_order(group, int(group.max()) + 1) if in_order else np.lexsort((start, group))
     start, end, group = start[order], end[order], group[order]
     reach = reach_per_group(start, end, group)
     begins = np.concatenate(([True], (group[1:] != group[:-1]) | (start[1:] > reach[1:])))

@@ -33,6 +33,7 @@ from traceread.measurements.range_times import RangeTime, sum_ranges
 from traceread.measurements.rank_facts import RankFacts
 from traceread.measurements.ranks import RankTable, compare_ranks
 from traceread.measurements.reconciliation import ExposedParts
+from traceread.measurements.replay_graph import HostIntervals, build_graph
 from traceread.measurements.replay_job import JobGraph, job_graph
 from traceread.measurements.step_timeline import StepTimeline, choose_window, draw_step
 from traceread.measurements.steps import Steps, StepSource, WindowKind, find_steps
@@ -350,7 +351,7 @@ class Report:
         sizes = [r.world_size for r in self.ranks if r.world_size is not None]
         return max(sizes) if sizes else None
 
-    @property
+    @cached_property
     def summary(self) -> Summary | None:
         """The job in a few numbers; None where no GPU work was recorded."""
         return summarise(self.ranks, self.rank_table)
@@ -502,8 +503,10 @@ def analyze_trace(trace: Trace, options: AnalysisOptions) -> RankReport:
     idle = explain_idle(trace, launches, steps, busy.any, options.host_names, rows)
     partition, kernels, idle_names = divide(steps, busy, idle), sum_kernels(trace, steps, busy), name_idle(trace, steps, idle)
     collectives = find_collectives(trace, launches, steps)
-    facts = Facts(trace, launches, steps, partition, busy, idle, idle_names, kernels, rows, collectives)
-    inspection = inspect_rank(facts, load_rules()[0], options.host_names)
+    graph = build_graph(trace, launches, steps, partition, rows, options.host_names)
+    working = HostIntervals.empty() if graph is None else graph.working
+    facts = Facts(trace, launches, steps, partition, busy, idle, idle_names, kernels, rows, collectives, working)
+    inspection = inspect_rank(facts, graph, load_rules()[0])
     shown = choose_window(steps, [e.step for f in inspection.found.findings for e in f.evidence])
     step_windows = [w for w in steps.windows if w.kind is not WindowKind.BETWEEN]
     inside = intervals.covered(

@@ -18,6 +18,7 @@ import numpy as np
 import numpy.typing as npt
 
 from traceread.errors import ConfigError
+from traceread.intervals import unique
 from traceread.model import RangeKind
 from traceread.records import record
 
@@ -161,8 +162,8 @@ def _per_code(codes: npt.NDArray[np.int32], meaning: Any, default: int) -> npt.N
     """The meaning of each row, asked once per distinct code."""
     if not len(codes):
         return np.empty(0, np.uint8)
-    counts = np.bincount(codes)
-    table = np.full(len(counts), default, np.uint8)
-    for code in np.flatnonzero(counts).tolist():
+    occurs = unique(codes)
+    table = np.full(int(occurs[-1]) + 1, default, np.uint8)
+    for code in occurs.tolist():
         table[code] = meaning(code)
     return table[codes]

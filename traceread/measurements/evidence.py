@@ -89,7 +89,7 @@ def longest_gaps(trace: Trace, launches: Launches, steps: Steps, idle: Idle, cou
     first = np.flatnonzero(begins)
     last = np.append(first[1:], len(rows)) - 1
     length = idle.end_ns[rows][last] - idle.start_ns[rows][first]
-    longest = np.lexsort((first, -length))[:count]
+    longest = intervals.longest(length, count)
     return tuple(_gap(trace, launches, steps, idle, rows[first[i] : last[i] + 1]) for i in longest.tolist())
 
 
@@ -224,21 +224,20 @@ def name_idle(trace: Trace, steps: Steps, idle: Idle) -> IdleNames:
     executing = np.flatnonzero(idle.reason == Reason.HOST_EXECUTION)
     collection = _collections(trace, idle.start_ns[executing], idle.end_ns[executing])
     source[executing] = np.where(collection >= 0, calls + collection, source[executing])
-    sources, at = intervals.distinct(source)
-    is_call = (sources >= 0) & (sources < calls)
-    name = np.full(len(sources), -1, np.int64)
-    name[is_call] = trace.calls.name[sources[is_call]]
-    name[sources >= calls] = trace.ranges.name[sources[sources >= calls] - calls]
-    blocks = np.zeros(len(sources), bool)
-    blocks[at[np.isin(idle.cause, (StepClass.HOST_SYNC, StepClass.ALLOCATION))]] = True
-    op = np.full(len(sources), -1, np.int64)
-    inside = np.flatnonzero(is_call & blocks)
-    op[inside] = ops_around(trace, steps, trace.calls.thread[sources[inside]], trace.calls.start_ns[sources[inside]])
-    pairs, pair = np.unique(np.stack((name, op), axis=1), axis=0, return_inverse=True)
-    titles = [_title(trace, call, around) for call, around in pairs.tolist()]
+    is_call = (source >= 0) & (source < calls)
+    name = np.full(len(source), -1, np.int64)
+    name[is_call] = trace.calls.name[source[is_call]]
+    name[source >= calls] = trace.ranges.name[source[source >= calls] - calls]
+    blocks = np.zeros(calls, bool)
+    blocks[source[is_call & ((idle.cause == StepClass.HOST_SYNC) | (idle.cause == StepClass.ALLOCATION))]] = True
+    op = np.full(len(source), -1, np.int64)
+    inside = np.flatnonzero(is_call)[blocks[source[is_call]]]
+    op[inside] = ops_around(trace, steps, trace.calls.thread[source[inside]], trace.calls.start_ns[source[inside]])
+    named, around, pair = intervals.distinct_pairs(name, op)
+    titles = [_title(trace, *codes) for codes in zip(named.tolist(), around.tolist(), strict=True)]
     distinct = {title: i for i, title in enumerate(dict.fromkeys(t for t in titles if t))}
     code = np.array([distinct.get(title, -1) for title in titles], np.int32)
-    return IdleNames(tuple(distinct), code[pair.reshape(-1)[at]] if len(idle) else np.empty(0, np.int32))
+    return IdleNames(tuple(distinct), code[pair])
 
 
 def _title(trace: Trace, name: int, around: int) -> str:
@@ -253,43 +252,41 @@ def ops_around(trace: Trace, steps: Steps, thread: npt.NDArray[np.int32], at: In
     Of aten ops that call each other (item calls _local_scalar_dense) it is the outermost: the one the user wrote.
     """
     labels = {w.label for w in steps.windows}
+    label = np.array([name in labels for name in trace.names], bool)
     result = np.full(len(at), -1, np.int64)
-    for one in np.unique(thread).tolist():
-        start, end, code, parent, aten = _ops_of(trace, one)
+    for one in intervals.unique(thread).tolist():
+        start, end, code, aten = _ops_of(trace, one)
         mine = np.flatnonzero(thread == one)
         if not len(start):
             continue
-        innermost = np.searchsorted(start, at[mine], side="right") - 1
-        closed = np.arange(len(mine))
-        while len(closed):
-            closed = closed[(innermost[closed] >= 0) & (end[innermost[closed]] <= at[mine][closed])]
-            innermost[closed] = parent[innermost[closed]]
-        while True:
-            above = parent[innermost]
-            inner = (innermost >= 0) & (above >= 0) & aten[innermost] & aten[above]
-            if not inner.any():
-                break
-            innermost[inner] = above[inner]
+        innermost = intervals.last_reaching(end, np.searchsorted(start, at[mine], side="right") - 1, at[mine] + 1)
+        called = np.flatnonzero((innermost >= 0) & aten[innermost])
+        while len(called):
+            inner = innermost[called]
+            above = intervals.last_reaching(end, inner - 1, _enough(start[inner], end[inner]))
+            by_aten = (above >= 0) & aten[above]
+            called = called[by_aten]
+            innermost[called] = above[by_aten]
         found = innermost >= 0
         names = code[innermost[found]].astype(np.int64)
-        names[[trace.names[c] in labels for c in names.tolist()]] = -1
+        names[label[names]] = -1
         result[mine[found]] = names
     return result
 
 
-_Ops = tuple[IntColumn, IntColumn, CodeColumn, IntColumn, npt.NDArray[np.bool_]]
+_Ops = tuple[IntColumn, IntColumn, CodeColumn, npt.NDArray[np.bool_]]
 _known_ops: WeakKeyDictionary[Trace, dict[int, _Ops]] = WeakKeyDictionary()  # asked for again and again, and forgotten with the trace
 
 
 def _ops_of(trace: Trace, thread: int) -> _Ops:
-    """Start, end, name code, parent and whether it is one of aten, of the ops and annotations of a thread in order."""
+    """Start, end, name code and whether it is one of aten, of the ops and annotations of a thread in order."""
     known = _known_ops.setdefault(trace, {})
     if thread not in known:
         r = trace.ranges
         rows = np.flatnonzero((r.thread == thread) & ((r.kind == RangeKind.OP) | (r.kind == RangeKind.ANNOTATION)))
         start, end, code = r.start_ns[rows], r.end_ns[rows], r.name[rows]
         aten = np.array([name.startswith("aten::") for name in trace.names], bool)[code]
-        known[thread] = (start, end, code, parents_of(start, end), aten)
+        known[thread] = (start, end, code, aten)
     return known[thread]
 
 
@@ -299,13 +296,19 @@ def parents_of(start: IntColumn, end: IntColumn) -> IntColumn:
     A range that reaches out of another by no more than ROUNDING_NS, and lies inside for the larger part, is held by it: where times are
     rounded, such as to whole microseconds, a child may seem to end after its parent.
     """
-    enough = np.maximum(end - ROUNDING_NS, start + (end - start + 1) // 2)  # what holds it ends no earlier
+    enough = _enough(start, end)
     parent = np.arange(len(end)) - 1
-    shorter = np.arange(len(end))
+    shorter = np.flatnonzero(end[:-1] < enough[1:]) + 1  # those that the one before does not hold
     while len(shorter):  # what lies between a range and its candidate ends earlier, and so does what lies before a shorter candidate
-        shorter = shorter[(parent[shorter] >= 0) & (end[parent[shorter]] < enough[shorter])]
-        parent[shorter] = parent[parent[shorter]]
+        above = parent[parent[shorter]]
+        parent[shorter] = above
+        shorter = shorter[(above >= 0) & (end[above] < enough[shorter])]
     return parent
+
+
+def _enough(start: IntColumn, end: IntColumn) -> IntColumn:
+    """For each range the instant before which nothing that holds it ends."""
+    return np.maximum(end - ROUNDING_NS, start + (end - start + 1) // 2)
 
 
 @record
@@ -331,7 +334,9 @@ class IdleReason:
 
 def sum_reasons(idle: Idle, names: IdleNames, windows: Sequence[int]) -> tuple[IdleReason, ...]:
     """Why the GPU was idle in these windows, in order of class and then longest first; sums to their idle time exactly."""
-    rows = np.flatnonzero(np.isin(idle.window, np.array(windows, np.int64)))
+    asked = np.zeros(max(windows, default=-1) + 1 + int(idle.window.max(initial=0)), bool)
+    asked[list(windows)] = True
+    rows = np.flatnonzero(asked[idle.window])
     if not len(rows):
         return ()
     shape = (len(StepClass), len(Reason), 2, len(names.names) + 1)

@@ -52,7 +52,15 @@ def _running_sums(nodes: IntColumn, first: npt.NDArray[np.intp], count: npt.NDAr
     Each node counts with a number of its own times one of its place, modulo 2^64.
     """
     values, of = np.unique(nodes, return_inverse=True)
-    number = np.random.default_rng(0).integers(1, 1 << 63, len(values), np.uint64)
-    of_place = np.random.default_rng(1).integers(1, 1 << 63, int(count.max(initial=0)), np.uint64)
+    numbers = _scattered(len(values) + int(count.max(initial=0)))
+    number, of_place = numbers[: len(values)], numbers[len(values) :]
     place = np.arange(len(nodes)) - np.repeat(first, count)
     return np.append(np.uint64(0), np.cumsum(number[of] * of_place[place], dtype=np.uint64))
+
+
+def _scattered(count: int) -> npt.NDArray[np.uint64]:
+    """So many numbers without a pattern: those of SplitMix64. numpy's own take longer to import than all else here."""
+    x = np.arange(1, count + 1, dtype=np.uint64) * np.uint64(0x9E3779B97F4A7C15)
+    x = (x ^ (x >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+    x = (x ^ (x >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+    return x ^ (x >> np.uint64(31))

@@ -93,7 +93,10 @@ def _without_endless_host_rows(trace: Trace) -> tuple[Trace, tuple[Notice, ...]]
 
 
 def _endless(table: Calls | Ranges, last: int) -> npt.NDArray[np.bool_]:
-    return (table.end_ns > last) & (table.end_ns - table.start_ns > IMPOSSIBLE_NS)
+    late: npt.NDArray[np.bool_] = table.end_ns > last
+    if late.any():
+        late &= table.end_ns - table.start_ns > IMPOSSIBLE_NS
+    return late
 
 
 def _ended_at_once(table: Rows, which: npt.NDArray[np.bool_]) -> Rows:

@@ -59,11 +59,8 @@ class HostRows:
     """Python frames: their edges show that the host is alive."""
 
     @cached_property
-    def _by_thread(self) -> tuple[npt.NDArray[np.int64], IntColumn]:
-        order = np.argsort(self.thread, kind="stable")
-        if len(order) < 1 << 31:
-            order = order.astype(np.int32)  # half the memory of what is kept of long traces
-        return order, np.searchsorted(self.thread[order], np.arange(-1, len(self.trace.threads) + 1))
+    def _thread_rows(self) -> dict[int, npt.NDArray[np.int64]]:
+        return {}
 
     @cached_property
     def _anywhere(self) -> npt.NDArray[np.int64]:
@@ -75,8 +72,21 @@ class HostRows:
 
     def of_thread(self, thread: int) -> npt.NDArray[np.int64]:
         """Rows of one thread."""
-        order, bound = self._by_thread
-        return order[bound[thread + 1] : bound[thread + 2]]
+        if thread not in self._thread_rows:
+            rows = np.flatnonzero(self.thread == thread)
+            # half the memory of what is kept of long traces
+            self._thread_rows[thread] = rows.astype(np.int32) if len(self.thread) < 1 << 31 else rows
+        return self._thread_rows[thread]
+
+    def open_between(self, thread: int, start: int, end: int) -> npt.NDArray[np.int64]:
+        """Rows of one thread that are open at some time between two instants."""
+        rows, calls = self.of_thread(thread), len(self.trace.calls)
+        begun = []
+        for first, stop in ((0, calls), (calls, len(self.start))):  # calls and ranges are in order of start
+            bounds = (first, first + int(np.searchsorted(self.start[first:stop], end)))
+            begun.append(rows[slice(*np.searchsorted(rows, np.array(bounds, rows.dtype)).tolist())])
+        own = np.concatenate(begun)
+        return own[self.end[own] > start]
 
     @cached_property
     def _blocking_rows(self) -> dict[int, npt.NDArray[np.int64]]:
@@ -115,15 +125,16 @@ class HostRows:
         state = np.full(len(at) + 1, SILENT, np.uint8)
         source = np.full(len(at) + 1, -1, opens.dtype)
         for code, these, rows_of in reversed(parts):
-            i = np.searchsorted(these.start, at, side="right") - 1
-            inside = (i >= 0) & (at < these.end[np.maximum(i, 0)])
-            state[1:][inside] = code
-            source[1:][inside] = rows_of[i[inside]] if len(rows_of) else -1
+            first = np.searchsorted(at, these.start)
+            count = np.searchsorted(at, these.end) - first
+            inside = np.repeat(first - np.cumsum(count) + count + 1, count) + np.arange(int(count.sum()))
+            state[inside] = code
+            source[inside] = np.repeat(rows_of, count) if len(rows_of) else -1
         return Timeline(at, state, source)
 
     def _covered(self, rows: npt.NDArray[np.int64]) -> Intervals:
         """The union of these rows of one thread: of the calls, of the ranges, then of both, since each are in order of time."""
-        calls = int(np.searchsorted(rows, len(self.trace.calls)))
+        calls = int(np.searchsorted(rows, rows.dtype.type(len(self.trace.calls))))
         parts = [intervals.union(self.start[part], self.end[part]) for part in (rows[:calls], rows[calls:]) if len(part)]
         return intervals.union(*map(np.concatenate, zip(*parts, strict=True))) if parts else intervals.EMPTY
 

@@ -208,7 +208,8 @@ def explain_idle(
         host_names: meanings of calls and ranges.
         rows: calls and ranges with their meanings, where they are known already.
     """
-    gaps = _find_gaps(trace, launches, steps, busy)
+    order = _ending_order(trace, launches)
+    gaps = _find_gaps(trace, launches, steps, busy, order)
     verdicts = _Verdicts(gaps)
     rows = host_rows(trace, launches, host_names) if rows is None else rows
     whole = _Pieces(gaps.start, gaps.end, np.arange(len(gaps)))
@@ -226,7 +227,7 @@ def explain_idle(
 
     queued = known & (gaps.l1 <= gaps.start)[rest.gap]
     roles = host_names.call_roles(trace.names, trace.calls.name)
-    _judge_queued(trace, launches, gaps, rest.where(queued), busy, rows, roles, verdicts)
+    _judge_queued(trace, launches, gaps, rest.where(queued), (busy, order), rows, roles, verdicts)
 
     host_end = np.clip(gaps.l0, gaps.start, gaps.end)  # host time before the launch call; [host_end, end) is inside it
     on_host, in_launch = _split_at(rest.where(known & ~queued), host_end)
@@ -236,36 +237,45 @@ def explain_idle(
     return _without_causes_between_captures(idle, steps)
 
 
-def _find_gaps(trace: Trace, launches: Launches, steps: Steps, busy: Intervals) -> _Gaps:
+def _find_gaps(trace: Trace, launches: Launches, steps: Steps, busy: Intervals, order: IntColumn) -> _Gaps:
     if not steps.windows:
-        return _gaps_with_launches(trace, launches, *(np.empty(0, np.int64),) * 4)
+        return _gaps_with_launches(trace, launches, order, *(np.empty(0, np.int64),) * 4)
     bounds = np.array([w.start_ns for w in steps.windows] + [steps.windows[-1].end_ns])
     device = intervals.gaps(busy, int(bounds[0]), int(bounds[-1]))
     pieces, _ = _cut(_Pieces(device.start, device.end, np.arange(len(device.start))), np.unique(bounds))
     window = np.searchsorted(bounds[1:], pieces.start, side="right")
     step_thread = np.array([w.thread if w.thread >= 0 else steps.step_thread for w in steps.windows])
-    return _gaps_with_launches(trace, launches, pieces.start, pieces.end, window, step_thread[window])
+    return _gaps_with_launches(trace, launches, order, pieces.start, pieces.end, window, step_thread[window])
+
+
+def _ending_order(trace: Trace, launches: Launches) -> IntColumn:
+    """The activities that last, in the order in which they end gaps: by start, ties by launch, stream and correlation."""
+    a = trace.activities
+    lasting = np.flatnonzero(a.end_ns > a.start_ns)
+    launch_order = np.where(launches.known, launches.start_ns, np.iinfo(np.int64).max)[lasting]
+    return lasting[intervals.time_order(a.start_ns[lasting], launch_order, a.stream[lasting], a.correlation[lasting])]
+
+
+def _ended_by(trace: Trace, launches: Launches, order: IntColumn, end: IntColumn) -> tuple[IntColumn, npt.NDArray[np.bool_]]:
+    """For each gap the activity that ends it, -1 if none does, and whether its launch is recorded."""
+    if not len(order):
+        return np.full(len(end), -1), np.zeros(len(end), bool)
+    at = np.searchsorted(trace.activities.start_ns[order], end, side="left")
+    following = np.where(at < len(order), order[np.minimum(at, len(order) - 1)], -1)
+    return following, (following >= 0) & launches.known[following]
 
 
 def _gaps_with_launches(
-    trace: Trace, launches: Launches, start: IntColumn, end: IntColumn, window: IntColumn, step_thread: IntColumn
+    trace: Trace, launches: Launches, order: IntColumn, start: IntColumn, end: IntColumn, window: IntColumn, step_thread: IntColumn
 ) -> _Gaps:
-    """Each gap with the activity that ends it: the earliest start, ties by launch, stream and correlation."""
+    """Each gap with the activity that ends it."""
     activities = trace.activities
-    lasting = np.flatnonzero(activities.end_ns > activities.start_ns)
-    launch_order = np.where(launches.known, launches.start_ns, np.iinfo(np.int64).max)
-    order = lasting[
-        np.lexsort((activities.correlation[lasting], activities.stream[lasting], launch_order[lasting], activities.start_ns[lasting]))
-    ]
-    at = np.searchsorted(activities.start_ns[order], end, side="left")
-    exists = at < len(order)
-    following = np.where(exists, order[np.minimum(at, len(order) - 1)] if len(order) else -1, -1)
-    known = exists & launches.known[following] if len(activities) else exists
+    following, known = _ended_by(trace, launches, order, end)
     pick = np.where(known, following, 0)
     if not len(activities):
         none = np.full(len(start), -1)
         return _Gaps(start, end, window, none, known, start, end, (none, none, step_thread))
-    by_end = np.lexsort((activities.start_ns, activities.end_ns))
+    by_end = np.argsort(activities.end_ns, kind="stable")
     before = np.searchsorted(activities.end_ns[by_end], start, side="right") - 1
     previous_thread = np.where(before >= 0, launches.thread[by_end[np.maximum(before, 0)]], -1)
     return _Gaps(
@@ -301,7 +311,7 @@ def _judge_queued(
     launches: Launches,
     gaps: _Gaps,
     pieces: _Pieces,
-    busy: Intervals,
+    device: tuple[Intervals, IntColumn],
     rows: HostRows,
     roles: ByteColumn,
     verdicts: _Verdicts,
@@ -310,7 +320,7 @@ def _judge_queued(
         return
     length = (gaps.end - gaps.start)[pieces.gap]
     # twice the median keeps an even count's median an integer
-    thrice = 3 * _twice_median_queued_gap(trace, launches, busy)
+    thrice = 3 * _twice_median_queued_gap(trace, launches, *device)
     short = 2 * length <= np.clip(thrice, 2 * SHORT_DISPATCH_NS, 2 * LONGEST_DISPATCH_NS)
     verdicts.add(pieces.where(short), StepClass.QUEUED, Reason.DISPATCH)
     long = pieces.where(~short)
@@ -325,15 +335,15 @@ def _judge_queued(
     verdicts.add(other.where(~graph), StepClass.UNATTRIBUTED, Reason.QUEUED_CAUSE_NOT_RECORDED)
 
 
-def _twice_median_queued_gap(trace: Trace, launches: Launches, busy: Intervals) -> int:
+def _twice_median_queued_gap(trace: Trace, launches: Launches, busy: Intervals, order: IntColumn) -> int:
     """Twice the median length of the device's gaps whose next activity was already launched; 0 if there are none."""
     start, end = busy.end[:-1], busy.start[1:]
-    none = np.zeros(len(start), np.int64)
-    every = _gaps_with_launches(trace, launches, start, end, none, none)
-    lengths = np.sort((end - start)[every.known & (every.l1 <= start)])
+    following, known = _ended_by(trace, launches, order, end)
+    lengths = (end - start)[known & (launches.end_ns[following] <= start)]
     if not len(lengths):
         return 0
-    return int(lengths[(len(lengths) - 1) // 2] + lengths[len(lengths) // 2])
+    middle = ((len(lengths) - 1) // 2, len(lengths) // 2)
+    return int(np.partition(lengths, middle)[list(middle)].sum())
 
 
 def _waits_for_event(trace: Trace, launches: Launches, following: IntColumn, roles: ByteColumn) -> npt.NDArray[np.bool_]:
@@ -398,10 +408,11 @@ def loads_code(trace: Trace, launches: Launches) -> npt.NDArray[np.bool_]:
     """For each activity whether its launch is the first of its kernel name in the process and takes over a millisecond."""
     activities = trace.activities
     kernels = np.flatnonzero((activities.kind == ActivityKind.KERNEL) & launches.known)
-    order = kernels[np.argsort(launches.start_ns[kernels], kind="stable")]
-    _, at = np.unique(activities.name[order], return_index=True)
+    latest_first = kernels[np.argsort(launches.start_ns[kernels], kind="stable")[::-1]]
+    first = np.full(len(trace.names) + 1, -1)  # the last one for names not recorded
+    first[activities.name[latest_first]] = latest_first
     result = np.zeros(len(activities), bool)
-    result[order[at]] = True
+    result[first[first >= 0]] = True
     return result & (launches.end_ns - launches.start_ns > SLOW_CALL_NS)
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from traceread import intervals
 from traceread.measurements.evidence import ops_around
 from traceread.measurements.launches import Launches
 from traceread.measurements.steps import Steps
@@ -16,7 +17,7 @@ _SAMPLED = 16
 def launching_ops(trace: Trace, launches: Launches, steps: Steps) -> dict[str, str]:
     """For each activity name the op (else the annotation) open around most of its first launches; names launched in none are left out."""
     known = np.flatnonzero(launches.known)
-    order = known[np.argsort(trace.activities.name[known], kind="stable")]
+    order = known[intervals.group_order(trace.activities.name[known] + 1, len(trace.names) + 1)]
     name = trace.activities.name[order]
     if not len(order):
         return {}
@@ -24,9 +25,9 @@ def launching_ops(trace: Trace, launches: Launches, steps: Steps) -> dict[str, s
     nth = np.arange(len(order)) - np.repeat(first, np.diff(np.append(first, len(order))))
     sampled, of = order[nth < _SAMPLED], name[nth < _SAMPLED]
     op = ops_around(trace, steps, launches.thread[sampled], launches.start_ns[sampled])
-    pairs, count = np.unique(np.stack((of[op >= 0], op[op >= 0]), axis=1), axis=0, return_counts=True)
+    kernels, ops, pair = intervals.distinct_pairs(of[op >= 0], op[op >= 0])
     found: dict[str, tuple[int, str]] = {}
-    for (kernel, around), times in zip(pairs.tolist(), count.tolist(), strict=True):
+    for kernel, around, times in zip(kernels.tolist(), ops.tolist(), np.bincount(pair).tolist(), strict=True):
         best = found.get(trace.names[kernel], (0, ""))
         found[trace.names[kernel]] = max(best, (times, trace.names[around]), key=lambda pair: pair[0])
     return {kernel: around for kernel, (_, around) in found.items()}

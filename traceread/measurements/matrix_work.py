@@ -147,7 +147,7 @@ def find_matrix_work(trace: Trace, launches: Launches, steps: Steps) -> MatrixWo
     for kind in MatrixKind:
         family = a.family[mine] == FAMILIES.index(kind.key)
         own = working[ops.kind[working] == kind]
-        under = (op >= 0) & np.isin(op, own)
+        under = np.isin(op, own)
         if not family.any() and not len(own):
             continue
         flops: dict[str, int] = {}
@@ -197,8 +197,8 @@ def _formats(trace: Trace, ops: MatrixOps, working: IntColumn, op: IntColumn, ke
     single = np.flatnonzero(ops.dtype[working] == _DTYPES.index("Float"))
     if len(single):
         formats[single] = "fp32"
-        codes = np.unique(trace.activities.name[kernels])
-        with_tf32 = [code for code in codes.tolist() if format_of_kernel(trace.names[code]) == "tf32"]
-        tensor = np.unique(op[np.isin(trace.activities.name[kernels], with_tf32)])
-        formats[single[np.isin(working[single], tensor)]] = "tf32"
+        asked = np.isin(op, working[single])
+        codes, name = intervals.distinct(trace.activities.name[kernels[asked]])
+        with_tf32 = np.array([format_of_kernel(trace.names[code]) == "tf32" for code in codes.tolist()], bool)
+        formats[single[np.isin(working[single], op[asked][with_tf32[name]])]] = "tf32"
     return formats

@@ -22,8 +22,9 @@ def launch_pace(trace: Trace, launches: Launches, steps: Steps) -> int:
     start, thread = trace.calls.start_ns[calls], trace.calls.thread[calls]
     windows = [window for window, used in zip(steps.windows, steps.used, strict=True) if used]
     inside = intervals.holds(intervals.union([w.host_start_ns for w in windows], [w.host_end_ns for w in windows]), start)
-    order = np.lexsort((start, thread))
+    order = intervals.group_order(thread, len(trace.threads))  # calls are in order of start
     order = order[inside[order]]
     between = np.diff(start[order])[np.diff(thread[order]) == 0]
-    between = np.sort(between[between <= LONGEST_NS])
-    return int(between[(len(between) - 1) // 2]) if len(between) else -1
+    between = between[between <= LONGEST_NS]
+    middle = (len(between) - 1) // 2
+    return int(np.partition(between, middle)[middle]) if len(between) else -1

@@ -52,7 +52,9 @@ def sum_ranges(trace: Trace, launches: Launches, steps: Steps) -> tuple[RangeTim
     r = trace.ranges
     start, end = r.start_ns[rows], r.end_ns[rows]
     parent = parents_of(start, end)
-    paths, path_at = _paths([_DIGITS.sub("#", trace.names[c][:_LONGEST_NAME]) for c in r.name[rows].tolist()], parent)
+    codes, name = intervals.distinct(r.name[rows])
+    title = [_DIGITS.sub("#", trace.names[c][:_LONGEST_NAME]) for c in codes.tolist()]
+    paths, path_at = _paths([title[i] for i in name.tolist()], parent)
     own = path_at[np.arange(len(rows)), (path_at >= 0).sum(axis=1) - 1]
     deepest = np.ones(len(rows), bool)
     deepest[(parent >= 0) & (own == own[parent])] = False  # folded into the range around it

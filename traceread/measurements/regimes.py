@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from traceread import intervals
 from traceread.categories import FAMILIES
 from traceread.measurements.launches import Launches
 from traceread.measurements.matrix_work import KindWork
@@ -156,8 +157,7 @@ def find_paces(
     after = _time_to_next(trace, launches)
 
     def pace(name: str, mine: IntColumn) -> Pace:
-        launching = np.zeros(len(after), bool)
-        launching[launches.call[mine[launches.known[mine]]]] = True
+        launching = intervals.unique(launches.call[mine[launches.known[mine]]])
         between = after[launching]
         between = between[(between >= 0) & (between <= LONGEST_NS)]
         ns = int((a.end_ns[mine] - a.start_ns[mine]).sum())
@@ -165,9 +165,9 @@ def find_paces(
             return Pace(name, len(mine), ns, -1)
         middle = (len(between) - 1) // 2
         median = int(np.partition(between, middle)[middle])
-        return Pace(name, len(mine), ns, median * int(np.count_nonzero(launching)) // len(mine))
+        return Pace(name, len(mine), ns, median * len(launching) // len(mine))
 
-    families = [pace(FAMILIES[f], rows[a.family[rows] == f]) for f in np.unique(a.family[rows]).tolist()]
+    families = [pace(FAMILIES[f], rows[a.family[rows] == f]) for f in intervals.unique(a.family[rows]).tolist()]
     of_phase = [pace(name, rows[phases[rows] == code]) for code, name in enumerate(PHASES)]
     known = [p for p in of_phase if p.kernels and p.launch_ns >= 0]
     families.sort(key=lambda p: (-p.ns, p.name))
@@ -177,7 +177,7 @@ def find_paces(
 def _time_to_next(trace: Trace, launches: Launches) -> IntColumn:
     """For each call the time from its start to that of the next launch on its thread, -1 if there is none or it launches nothing."""
     owners = np.flatnonzero(launches.owners > 0)
-    order = owners[np.argsort(trace.calls.thread[owners], kind="stable")]  # calls are in order of start
+    order = owners[intervals.group_order(trace.calls.thread[owners], len(trace.threads))]  # calls are in order of start
     same = trace.calls.thread[order[1:]] == trace.calls.thread[order[:-1]]
     after = np.full(len(trace.calls), -1, np.int64)
     after[order[:-1][same]] = (trace.calls.start_ns[order[1:]] - trace.calls.start_ns[order[:-1]])[same]

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+from bisect import insort
 from collections.abc import Generator, Mapping, Sequence
 from dataclasses import field, replace
 from functools import cached_property
-from heapq import heapify, heappop, heappush
 from itertools import pairwise
 
 import numpy as np
@@ -131,7 +131,7 @@ class Replay:
         self.graph = graph
         self._joins = joins or {}
         n, w = graph.nodes, graph.work
-        threads, thread = np.unique(n.thread, return_inverse=True)
+        threads, thread = intervals.distinct(n.thread)
         self._threads = len(threads)
         self._thread = thread.tolist()
         self._giver = n.giver.tolist()
@@ -246,13 +246,13 @@ class Replay:
         length = (self._length - changes.length_ns).tolist()
         before, latency, pause = changes.before.tolist(), (w.latency_ns - changes.latency_ns).tolist(), self._pause
         edges, waits, joins, keeps = self._edges, self._waits, self._joins, changes.wait_keep.tolist()
+        meets = edges.keys() | joins.keys()
         end = [NEVER] * (len(w) + 1)
         end[: len(graph.fixed_end_ns)] = graph.fixed_end_ns.tolist()
         clock = [graph.start_ns] * self._threads
         node_end: list[int] = []
-        queue = graph.in_flight.tolist()
-        heapify(queue)
-        depth = graph.depth
+        queue = sorted(graph.in_flight.tolist())  # when launches end, in order; most end after all earlier ones
+        over, depth = 0, graph.depth  # so many of them have made room
         program = zip(self._thread, self._giver, gap, own, self._first, self._stop, strict=True)
         for node, (thread, giver, idle, busy, first, stop) in enumerate(program):
             now = clock[thread]
@@ -262,24 +262,28 @@ class Replay:
                 now = handed
             called = now
             if first < stop:
-                while len(queue) >= depth:
-                    if (free := heappop(queue)) > now:
+                while len(queue) - over >= depth:
+                    if (free := queue[over]) > now:
                         now = free
+                    over += 1
                 finished = NEVER
                 for a in range(first, stop):
                     at = now + latency[a]
                     if (ready := end[before[a]] + pause[a]) > at:
                         at = ready
-                    if a in edges:
-                        for source, later in edges[a]:
+                    if a in meets:
+                        for source, later in edges.get(a, ()):
                             if (ready := end[source] + later) > at:
                                 at = ready
-                    if a in joins:
-                        at = yield a, at
+                        if a in joins:
+                            at = yield a, at
                     end[a] = at = at + length[a]
                     if at > finished:
                         finished = at
-                heappush(queue, finished)
+                if queue and finished < queue[-1]:
+                    insort(queue, finished, over)
+                else:
+                    queue.append(finished)
             now += busy
             if node in waits:
                 back = now

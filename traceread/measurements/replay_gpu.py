@@ -252,7 +252,7 @@ def time_work(trace: Trace, launches: Launches, nodes: Nodes, work: Work, edges:
     unexplained = np.where(moves & (nearest < far) & (nearest > SHORT_DISPATCH_NS), nearest, 0)
     by_launch = since_launch <= nearest
     unexplained[by_launch & (since_launch <= _LONG_LATENCY_NS)] = 0
-    graph = host_names.call_roles(trace.names, trace.calls.name)[nodes.call[node]] == CallRole.GRAPH_LAUNCH
+    graph = (host_names.call_roles(trace.names, trace.calls.name[nodes.call]) == CallRole.GRAPH_LAUNCH)[node]
     unexplained[graph & (work.before >= 0) & (work.node[work.before] == work.node)] = 0  # nodes of a graph keep their distance
 
     late = np.flatnonzero(unexplained)

@@ -133,7 +133,7 @@ def build_graph(
         fixed_end_ns=trace.activities.end_ns[work.activity[work.node < 0]],
         latency_ns=timed.latency_ns,
         unexplained_ns=timed.unexplained_ns,
-        working=working_time(trace, launches, np.unique(nodes.thread).tolist(), rows, program.start_ns, windows[-1].end_ns),
+        working=working_time(trace, launches, intervals.unique(nodes.thread).tolist(), rows, program.start_ns, windows[-1].end_ns),
     )
 
 
@@ -247,7 +247,7 @@ def _pieces(these: Intervals, at: npt.NDArray[np.int64]) -> Intervals:
 def blocked_by(nodes: Nodes, rows: HostRows, blocker: Blocker, start: int, end: int) -> HostIntervals:
     """When the launching threads were blocked by this, and by nothing that goes before it."""
     found = [(np.empty(0, np.int64),) * 3]
-    for thread in np.unique(nodes.thread).tolist():
+    for thread in intervals.unique(nodes.thread).tolist():
         begin, stop, state = _states(rows.timeline(thread), start, end)
         mine = (state == blocker) & (stop > begin)
         found.append((begin[mine], stop[mine], np.full(int(mine.sum()), thread)))

@@ -74,8 +74,9 @@ def host_program(trace: Trace, launches: Launches, steps: Steps, rows: HostRows,
     calls = trace.calls
     blocking = rows.blocker[: len(calls)] == Blocker.HOST_SYNC
     threads = np.union1d(launches.thread[launched], [steps.step_thread])
-    waits = np.flatnonzero(blocking & (calls.start_ns >= begin) & (calls.start_ns < end) & np.isin(calls.thread, threads))
-    chosen = np.union1d(launches.call[launched], waits)
+    waits = np.flatnonzero(blocking & (calls.start_ns >= begin) & (calls.start_ns < end))
+    waits = waits[np.isin(calls.thread[waits], threads)]
+    chosen = intervals.either(launches.call[launched], waits)
     start, stop = calls.start_ns[chosen].copy(), calls.end_ns[chosen].copy()
     place = np.searchsorted(chosen, launches.call[launched])  # a launch may be the union of several calls
     np.minimum.at(start, place, launches.start_ns[launched])
@@ -166,9 +167,7 @@ def _givers(start: IntColumn, end: IntColumn, thread: npt.NDArray[np.int32], sin
 
 def _silence(rows: HostRows, thread: int, start: int, end: int) -> Intervals:
     """When a thread has no call and no op open and nothing of its own blocks it, between two instants."""
-    own = rows.of_thread(thread)
-    own = own[rows.start[own] < end]
-    own = own[rows.end[own] > start]
+    own = rows.open_between(thread, start, end)
     own = own[rows.opens[own] | (rows.blocker[own] != Blocker.NONE)]
     return intervals.gaps(intervals.union(rows.start[own], rows.end[own]), start, end)
 

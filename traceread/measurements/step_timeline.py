@@ -248,14 +248,12 @@ def _host_lanes(
     lanes: list[Lane] = []
     labels = {w.label for w in steps.windows}
     for thread in launching[:_THREADS]:
-        mine = rows.of_thread(thread)
-        mine = mine[(rows.end[mine] > start) & (rows.start[mine] < end)]
-        for kind, part in _host_rows(trace, rows, mine, labels):
+        for kind, part in _host_rows(trace, rows, rows.open_between(thread, start, end), labels):
             if len(part):
                 lanes.append(Lane(kind, thread_title(trace, thread), len(part)))
                 parts.append(replace(part, lane=np.full(len(part), len(lanes) - 1)))
     left = launching[_THREADS:]
-    rows_left = sum(int(((rows.end[m] > start) & (rows.start[m] < end)).sum()) for m in (rows.of_thread(t) for t in left))
+    rows_left = sum(len(rows.open_between(thread, start, end)) for thread in left)
     joined = _Rows(*(np.concatenate([np.empty(0, np.int64), *(getattr(p, name) for p in parts)]) for name in _FIELDS))
     return (
         replace(joined, start=np.maximum(joined.start, start), end=np.minimum(joined.end, end)),

@@ -424,8 +424,8 @@ def _kernel_launches(trace: Trace, launches: Launches, host_names: HostNames) ->
     if len(trace.elsewhere):
         rows = rows[~np.isin(calls.correlation[rows], trace.elsewhere.correlation)]
     recorded = launches.owners[rows] > 0
-    # A runtime call and the driver call it makes carry one id, and one of them owns what was launched.
-    recorded[~recorded] = np.isin(calls.correlation[rows[~recorded]], calls.correlation[launches.owners > 0])
+    if not recorded.all():  # a runtime call and the driver call it makes carry one id, and one of them owns what was launched
+        recorded[~recorded] = np.isin(calls.correlation[rows[~recorded]], calls.correlation[launches.owners > 0])
     cut = cut_graphs(trace, launches, roles == CallRole.GRAPH_LAUNCH)
     if cut.any():
         recorded &= ~np.isin(calls.correlation[rows], calls.correlation[cut])

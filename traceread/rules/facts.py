@@ -30,7 +30,7 @@ from traceread.measurements.partition import Busy, Partition
 from traceread.measurements.replay import Removal
 from traceread.measurements.replay_graph import HostIntervals
 from traceread.measurements.steps import Steps
-from traceread.model import ByteColumn, Category, CodeColumn, IntColumn, RangeKind, Trace
+from traceread.model import Category, CodeColumn, IntColumn, RangeKind, Trace
 from traceread.records import record
 from traceread.rules.losses import Loss, joined
 from traceread.units import duration, plural
@@ -42,6 +42,8 @@ WORTH = 100
 _PLACES = 3
 """Places shown of a cause, each in another step."""
 _SHOWN_NAMES = 4
+_LONGEST = 4096
+"""Patterns see so many characters of a name: a hostile one costs no more."""
 _CLASS_OF = {
     Category.COMPUTE: StepClass.COMPUTE,
     Category.COMMUNICATION: StepClass.EXPOSED_COMMUNICATION,
@@ -74,6 +76,30 @@ class Blocked:
     loss: Loss
     count: int
     ns: int
+
+
+@record(eq=False)
+class _Named:
+    """Rows of a table with the codes of their names, and which codes these are."""
+
+    rows: IntColumn
+    name: CodeColumn
+    codes: list[int]
+
+    @classmethod
+    def of(cls, rows: IntColumn, name: CodeColumn) -> _Named:
+        """These rows of a column of names."""
+        return cls(rows, name[rows], intervals.unique(name[rows]).tolist())
+
+    def holding(self, pattern: str, names: Sequence[str]) -> IntColumn:
+        """The rows whose name holds the pattern."""
+        find = re.compile(pattern).search
+        found = [code for code in self.codes if find(names[code][:_LONGEST]) is not None]
+        if not found:
+            return self.rows[:0]
+        wanted = np.zeros(len(names), bool)
+        wanted[found] = True
+        return self.rows[wanted[self.name]]
 
 
 @record(eq=False)
@@ -220,7 +246,7 @@ class Facts:
     @cached_property
     def launching_threads(self) -> list[int]:
         """Threads that launch GPU work, and the step thread."""
-        return [int(t) for t in np.union1d(np.unique(self.launches.thread), [self.steps.step_thread]) if t >= 0]
+        return [int(t) for t in np.union1d(intervals.unique(self.launches.thread), [self.steps.step_thread]) if t >= 0]
 
     def blocked(self, step_class: StepClass) -> tuple[Blocked, ...]:
         """What blocked the host with this class of idle time, by name, the one with most idle time first.
@@ -244,7 +270,8 @@ class Facts:
     def blocked_rows(self, title: str, rows: IntColumn, idle: IntColumn) -> Blocked:
         """Host rows and the rows of Idle that they are to blame for; waits without a title go with the host's silence."""
         loss = self.host_loss(rows, idle) if title else self.idle_loss(idle, host_gone=True)
-        return Blocked(title, rows, idle, loss, len(self._counted(rows)), self.host_ns(rows))
+        counted = self._counted(rows)
+        return Blocked(title, rows, idle, loss, len(counted), int((self.rows.end[counted] - self.rows.start[counted]).sum()))
 
     def host_ns(self, rows: IntColumn) -> int:
         """Length of those of these host rows that belong to used steps."""
@@ -254,7 +281,15 @@ class Facts:
     def _counted(self, rows: IntColumn) -> IntColumn:
         """Those of these host rows that count: begun while used steps were launched, else to blame for idle time in them."""
         begun: IntColumn = rows[intervals.holds(self.host_windows, self.rows.start[rows])]
-        return begun if len(begun) else rows[np.isin(rows, self.idle.source[self._used_rows])]
+        return begun if len(begun) else rows[self._blamed[rows]]
+
+    @cached_property
+    def _blamed(self) -> Mask:
+        """Which host rows are to blame for idle time in used steps."""
+        result = np.zeros(len(self.rows.start), bool)
+        source = self.idle.source[self._used_rows]
+        result[source[source >= 0]] = True
+        return result
 
     @cached_property
     def _blocked(self) -> dict[StepClass, tuple[Blocked, ...]]:
@@ -262,8 +297,8 @@ class Facts:
 
     def _find_blocked(self, step_class: StepClass) -> tuple[Blocked, ...]:
         host, idle = self.rows, self.idle
-        mine = (host.blocker == _BLOCKER_OF[step_class]) & np.isin(host.thread, self.launching_threads)
-        rows = np.flatnonzero(mine)
+        rows = np.flatnonzero(host.blocker == _BLOCKER_OF[step_class])
+        rows = rows[np.isin(host.thread[rows], self.launching_threads)]
         begun = intervals.holds(self._replayed_host, host.start[rows])
         waiting = self.idle_rows(step_class, lead_in=True)
         source = idle.source[waiting]
@@ -282,14 +317,14 @@ class Facts:
             restart = ~known & (before >= 0) & (idle.reason[waiting] == Reason.RESTART_AFTER_WAIT)
             group[restart] = title_of[by_end[before[restart]]]
         found = []
-        for code in np.unique(np.concatenate((group, title_of))).tolist():
+        for code in intervals.unique(np.concatenate((group, title_of))).tolist():
             found.append(self.blocked_rows(titles[code] if code >= 0 else "", rows[title_of == code], waiting[group == code]))
         return tuple(sorted(found, key=lambda b: (-self.idle_ns(b.loss.idle), b.title)))
 
     def _not_inside(self, rows: IntColumn, blocker: Blocker) -> IntColumn:
         """Those of these host rows that do not stand inside what goes before them, such as a copy inside a checkpoint."""
         kept = np.zeros(len(rows), bool)
-        for thread in np.unique(self.rows.thread[rows]).tolist():
+        for thread in intervals.unique(self.rows.thread[rows]).tolist():
             mine = self.rows.thread[rows] == thread
             kept[mine] = self.rows.timeline(thread).state_at(self.rows.start[rows[mine]]) == blocker
         return rows[kept]
@@ -303,9 +338,11 @@ class Facts:
         name[~call] = trace.ranges.name[rows[~call] - calls]
         op = np.full(len(rows), -1, np.int64)
         op[call] = ops_around(trace, self.steps, trace.calls.thread[rows[call]], trace.calls.start_ns[rows[call]])
-        pairs, of = np.unique(np.stack((name, op), axis=1), axis=0, return_inverse=True)
-        titles = [trace.names[n] if o < 0 else f"{trace.names[n]} in {trace.names[o]}" for n, o in pairs.tolist()]
-        return of.reshape(-1), titles
+        names, ops, of = intervals.distinct_pairs(name, op)
+        titles = [
+            trace.names[n] if o < 0 else f"{trace.names[n]} in {trace.names[o]}" for n, o in zip(names.tolist(), ops.tolist(), strict=True)
+        ]
+        return of, titles
 
     def _host_time(self, rows: IntColumn, idle: IntColumn) -> HostIntervals:
         """The host time of host rows, and of idle rows on the thread that launched next.
@@ -345,39 +382,40 @@ class Facts:
 
     def ranges_named(self, pattern: str, kinds: Sequence[RangeKind] = (RangeKind.OP, RangeKind.ANNOTATION)) -> IntColumn:
         """Host rows of the ranges of these kinds whose name holds the pattern, in used steps and what leads in."""
-        rows, name, kind = self._begun_ranges
-        wanted = np.zeros(len(RangeKind), bool)
-        wanted[list(kinds)] = True
-        return len(self.trace.calls) + rows[self._named(pattern)[name] & wanted[kind]]
+        asked = (pattern, tuple(kinds))
+        if asked not in self._ranges_named:
+            found = np.concatenate([self._begun_ranges[kind].holding(pattern, self.trace.names) for kind in kinds])
+            self._ranges_named[asked] = len(self.trace.calls) + np.sort(found, kind="stable")
+        return self._ranges_named[asked]
 
     @cached_property
-    def _begun_ranges(self) -> tuple[IntColumn, CodeColumn, ByteColumn]:
-        """The ranges that begin in used steps and what leads in, with their name codes and kinds."""
+    def _ranges_named(self) -> dict[tuple[str, tuple[RangeKind, ...]], IntColumn]:
+        return {}
+
+    @cached_property
+    def _begun_ranges(self) -> dict[RangeKind, _Named]:
+        """The ranges of each kind that begin in used steps and what leads in."""
         r = self.trace.ranges
-        rows = np.flatnonzero(intervals.holds(self._replayed_host, r.start_ns))
-        return rows, r.name[rows], r.kind[rows]
+        begun = intervals.holds(self._replayed_host, r.start_ns)
+        return {kind: _Named.of(np.flatnonzero(begun & (r.kind == kind)), r.name) for kind in RangeKind}
 
     def calls_named(self, pattern: str) -> IntColumn:
         """Host rows of the calls whose name holds the pattern, in used steps and what leads in."""
-        c = self.trace.calls
-        rows = np.flatnonzero(self._named(pattern)[c.name])
-        return rows[intervals.holds(self._replayed_host, c.start_ns[rows])]
-
-    def _named(self, pattern: str) -> Mask:
-        """Which names hold the pattern."""
-        if pattern not in self._found_names:
-            find = re.compile(pattern).search
-            self._found_names[pattern] = np.fromiter((find(n[:4096]) is not None for n in self.trace.names), bool, len(self.trace.names))
-        return self._found_names[pattern]
+        rows = self._calls.holding(pattern, self.trace.names)
+        return rows[intervals.holds(self._replayed_host, self.trace.calls.start_ns[rows])]
 
     @cached_property
-    def _found_names(self) -> dict[str, Mask]:
-        return {}
+    def _calls(self) -> _Named:
+        return _Named.of(np.arange(len(self.trace.calls)), self.trace.calls.name)
+
+    @cached_property
+    def _activities(self) -> _Named:
+        return _Named.of(np.flatnonzero(self.trace.activities.name >= 0), self.trace.activities.name)
 
     def begun_inside(self, rows: IntColumn, outer: IntColumn) -> Mask:
         """For each of these host rows whether it begins while one of the outer ones is open on its thread; shape of `rows`."""
         result = np.zeros(len(rows), bool)
-        for thread in np.unique(self.rows.thread[outer]).tolist():
+        for thread in intervals.unique(self.rows.thread[outer]).tolist():
             own = outer[self.rows.thread[outer] == thread]
             these = intervals.union(self.rows.start[own], self.rows.end[own])
             mine = np.flatnonzero(self.rows.thread[rows] == thread)
@@ -407,7 +445,7 @@ class Facts:
         """For each activity whether its launch begins while one of these host rows is open on its thread."""
         result = np.zeros(len(self.trace.activities), bool)
         known = self.launches.known
-        for thread in np.unique(self.rows.thread[rows]).tolist():
+        for thread in intervals.unique(self.rows.thread[rows]).tolist():
             own = rows[self.rows.thread[rows] == thread]
             these = intervals.union(self.rows.start[own], self.rows.end[own])
             mine = np.flatnonzero(known & (self.launches.thread == thread))
@@ -423,20 +461,22 @@ class Facts:
 
     # Busy time
 
-    @cached_property
+    @property
     def exposed_ns(self) -> IntColumn:
         """For each activity its time in used steps that counts in the class of its category and is still unclaimed, each instant once."""
-        return self._exposed_within(self.windows)
+        return self._exposed[0]
 
-    @cached_property
+    @property
     def lead_in_ns(self) -> IntColumn:
         """The same in the windows that lead in."""
-        lead_in = [self.steps.windows[i] for i in np.flatnonzero(self._lead_in).tolist()]
-        return self._exposed_within(intervals.union([w.start_ns for w in lead_in], [w.end_ns for w in lead_in]))
+        return self._exposed[1]
 
-    def _exposed_within(self, windows: Intervals) -> IntColumn:
+    @cached_property
+    def _exposed(self) -> tuple[IntColumn, IntColumn]:
         a = self.trace.activities
-        result = np.zeros(len(a), np.int64)
+        lead_in = [self.steps.windows[i] for i in np.flatnonzero(self._lead_in).tolist()]
+        within = (self.windows, intervals.union([w.start_ns for w in lead_in], [w.end_ns for w in lead_in]))
+        result = (np.zeros(len(a), np.int64), np.zeros(len(a), np.int64))
         hiding = {
             Category.COMPUTE: intervals.EMPTY,
             Category.COMMUNICATION: self.busy.compute,
@@ -451,7 +491,9 @@ class Facts:
                 continue
             start, end = a.start_ns[rows], a.end_ns[rows]
             first = np.maximum(start, intervals.reach_per_group(start, end, np.zeros(len(rows), np.int64)))
-            result[rows] = intervals.covered(intervals.subtract(windows, under), first, np.maximum(first, end))
+            last = np.maximum(first, end)
+            for ns, windows in zip(result, within, strict=True):
+                ns[rows] = intervals.covered(intervals.subtract(windows, under), first, last)
         return result
 
     @cached_property
@@ -468,15 +510,13 @@ class Facts:
 
     def is_family(self, *families: str) -> Mask:
         """Which activities belong to these families."""
-        mine: Mask = np.isin(self.trace.activities.family, [FAMILIES.index(f) for f in families])
-        return mine
+        wanted = np.array([f in families for f in FAMILIES], bool)
+        return wanted[self.trace.activities.family]
 
     def is_named(self, pattern: str) -> Mask:
         """Which activities have a name that holds the pattern."""
-        if not len(self.trace.names):
-            return np.zeros(len(self.trace.activities), bool)
-        found = np.append(self._named(pattern), False)
-        mine: Mask = found[self.trace.activities.name]
+        mine = np.zeros(len(self.trace.activities), bool)
+        mine[self._activities.holding(pattern, self.trace.names)] = True
         return mine
 
     def work_loss(self, activities: Mask, *, names: tuple[str, ...] = ()) -> Loss:
@@ -508,8 +548,9 @@ class Facts:
 
     def _with_lead_in(self, activities: Mask) -> tuple[IntColumn, IntColumn]:
         """Those of these activities that have time left in used steps, and those that have some there or in what leads in."""
-        counts = activities & (self.exposed_ns > 0)
-        return np.flatnonzero(counts), np.flatnonzero(counts | (activities & (self.lead_in_ns > 0)))
+        rows = np.flatnonzero(activities)
+        counts = self.exposed_ns[rows] > 0
+        return rows[counts], rows[counts | (self.lead_in_ns[rows] > 0)]
 
     def count(self, activities: Mask) -> int:
         """How many of these activities a used step has in the mean."""
@@ -522,10 +563,10 @@ class Facts:
         """The mean time per step that a loss takes from each class, in the order of the classes."""
         sums: dict[StepClass, int] = {}
         cause = self.idle.cause[loss.idle]
-        for code in np.unique(cause).tolist():
+        for code in intervals.unique(cause).tolist():
             sums[StepClass(code)] = self.idle_ns(loss.idle[cause == code])
         category = self.trace.activities.category[loss.activities]
-        for code in np.unique(category).tolist():
+        for code in intervals.unique(category).tolist():
             step_class = _CLASS_OF[Category(code)]
             sums[step_class] = sums.get(step_class, 0) + int(loss.ns[category == code].sum())
         return tuple((c, self.per_step(sums[c])) for c in sorted(sums))
@@ -654,6 +695,10 @@ class Facts:
 
 def _longest(length: IntColumn, window: npt.NDArray[np.integer]) -> list[int]:
     """Positions of the longest row of each window, of the windows whose longest is longest."""
-    order = np.lexsort((np.arange(len(length)), -length))
-    _, first = np.unique(window[order], return_index=True)
-    return [int(order[i]) for i in np.sort(first)[:_PLACES]]
+    windows, of = intervals.distinct(window)
+    most = np.full(len(windows), np.iinfo(np.int64).min)
+    np.maximum.at(most, of, length)
+    longest = np.flatnonzero(length == most[of])
+    longest = longest[np.argsort(-length[longest], kind="stable")]
+    _, first = np.unique(of[longest], return_index=True)
+    return [int(i) for i in longest[np.sort(first)[:_PLACES]]]

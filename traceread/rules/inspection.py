@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Collection
-from dataclasses import field, replace
+from dataclasses import field
 
 import numpy as np
 
-from traceread.categories.host import Blocker, HostNames
+from traceread.categories.host import Blocker
 from traceread.measurements.classes import StepClass
 from traceread.measurements.replay import Removal
-from traceread.measurements.replay_graph import ReplayGraph, blocked_by, build_graph
+from traceread.measurements.replay_graph import ReplayGraph, blocked_by
 from traceread.model import Category
 from traceread.records import record
 from traceread.rules import Facts, Rule
@@ -46,11 +46,8 @@ class Inspection:
     classes: dict[StepClass, Removal] = field(default_factory=dict)
 
 
-def inspect_rank(facts: Facts, rules: Collection[Rule], host_names: HostNames) -> Inspection:
+def inspect_rank(facts: Facts, graph: ReplayGraph | None, rules: Collection[Rule]) -> Inspection:
     """What the rules find on one rank, and what a replay of it needs."""
-    graph = build_graph(facts.trace, facts.launches, facts.steps, facts.partition, facts.rows, host_names)
-    if graph is not None:
-        facts = replace(facts, working=graph.working)
     classes = {} if graph is None else _whole_classes(facts, graph)  # before the rules claim their parts
     found = check_rank(facts, rules)
     kept = RankFindings(tuple(without_tables(f, graph) for f in found.findings), found.skipped, found.notices)

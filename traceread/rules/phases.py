@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from traceread import intervals
 from traceread.model import Category, IntColumn, RangeKind
 from traceread.rules.facts import Facts, Mask
 
@@ -18,7 +19,7 @@ def phases(facts: Facts) -> IntColumn:
     """For each activity the phase that launched it; UNKNOWN where that is not recorded. What is neither of the others is forward."""
     launches = facts.launches
     result = np.where(launches.known, FORWARD, UNKNOWN)
-    threads = {int(t) for t in facts.trace.ranges.thread[facts.ranges_named(_BACKWARD, (RangeKind.OP,)) - len(facts.trace.calls)].tolist()}
+    threads = set(intervals.unique(facts.rows.thread[facts.ranges_named(_BACKWARD, (RangeKind.OP,))]).tolist())
     threads |= {i for i, t in enumerate(facts.trace.threads) if t.name.startswith(_AUTOGRAD_THREAD)}
     autograd = np.array([t for t in threads if t != facts.steps.step_thread], np.int64)
     backward = launches.known & np.isin(launches.thread, autograd)

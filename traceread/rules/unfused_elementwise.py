@@ -29,6 +29,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
+from traceread import intervals
 from traceread.findings import Effort, Finding
 from traceread.model import ActivityKind, Capability, Category, IntColumn
 from traceread.rules import GENERAL, Facts, rule
@@ -61,7 +62,7 @@ def unfused_elementwise(facts: Facts) -> Iterator[Finding]:
     if not facts.worth(lost):
         return
     moving = int(facts.exposed_ns[which].sum())
-    runs = len(np.unique(run[which[rows] & (facts.exposed_ns[rows] > 0)]))
+    runs = len(intervals.unique(run[which[rows] & (facts.exposed_ns[rows] > 0)]))
     yield Finding(
         title="kernels that only move memory run one after the other",
         loss=loss,
@@ -76,12 +77,11 @@ def _runs(facts: Facts) -> tuple[IntColumn, IntColumn]:
     a = facts.trace.activities
     order = np.flatnonzero((a.kind == ActivityKind.KERNEL) & (a.category == Category.COMPUTE) & (facts.exposed_ns + facts.lead_in_ns > 0))
     order = order[np.lexsort((a.start_ns[order], a.stream[order]))]
-    moves = (facts.is_family(*_POINTWISE) | facts.is_family(*_CLOSES))[order]
     closes = facts.is_family(*_CLOSES)[order]
+    moves = facts.is_family(*_POINTWISE)[order] | closes
     if not moves.any():
         return np.empty(0, np.int64), np.empty(0, np.int64)
     begins = np.ones(len(order), bool)
     begins[1:] = ~moves[:-1] | closes[:-1] | (a.stream[order][1:] != a.stream[order][:-1])
     run = np.cumsum(begins) - 1
-    _, run = np.unique(run[moves], return_inverse=True)
-    return order[moves], run.astype(np.int64)
+    return order[moves], intervals.distinct(run[moves])[1]
