@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 else:
     _Base = type(Path())  # before Python 3.12 only this can be subclassed
 
-_URL = re.compile(r"[a-z][a-z0-9+.-]*(?:::[a-z][a-z0-9+.-]*)*://", re.IGNORECASE)
+_URL = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*(?:::[A-Za-z][A-Za-z0-9+.-]*)*://")  # IGNORECASE would cost half a millisecond
 _HEAD_BYTES = 1 << 16
 _ZIP = b"PK"
 _INSTALL = "pip install 'traceread[cluster]'"

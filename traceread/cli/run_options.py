@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from traceread.run import Described
 
-_NUMBER = re.compile(r"(\d{1,20}(?:\.\d{1,20})?(?:e[+-]?\d{1,2})?)\s*([kmbgtp]?)", re.IGNORECASE)
+_NUMBER = r"(\d{1,20}(?:\.\d{1,20})?(?:e[+-]?\d{1,2})?)\s*([kmbgtp]?)"
 _SCALES = {"": 0, "k": 3, "m": 6, "b": 9, "g": 9, "t": 12, "p": 15}
-_TIME = re.compile(r"(\d{1,12}(?:\.\d{1,9})?)\s*(ns|us|µs|ms|s|min|h)")
+_TIME = r"(\d{1,12}(?:\.\d{1,9})?)\s*(ns|us|µs|ms|s|min|h)"
 _NS = {"ns": 1, "us": 10**3, "µs": 10**3, "ms": 10**6, "s": 10**9, "min": 60 * 10**9, "h": 3600 * 10**9}
-_PERCENT = re.compile(r"(\d{1,3}(?:\.\d{1,6})?)\s*(%?)")
+_PERCENT = r"(\d{1,3}(?:\.\d{1,6})?)\s*(%?)"
 
 PRECISIONS = ("bf16", "fp16", "fp8", "fp4", "int8", "tf32", "fp32")
 RECOMPUTATIONS = ("none", "selective", "full")
@@ -79,7 +79,7 @@ def given(args: argparse.Namespace) -> Described:
 
 def number(text: str) -> float:
     """A positive number such as 6.74e9, 400k, 7B or 989T."""
-    found = _NUMBER.fullmatch(text.strip().replace("_", "").replace(",", ""))
+    found = re.fullmatch(_NUMBER, text.strip().replace("_", "").replace(",", ""), re.IGNORECASE)
     value = float(found[1]) * 10.0 ** _SCALES[found[2].lower()] if found else 0.0
     if not 0 < value < 1e30:
         raise argparse.ArgumentTypeError(f"{text!r} is not a positive number; write 6.74e9, 400k, 7B or 989T")
@@ -101,7 +101,7 @@ def gigabytes(text: str) -> float:
 
 def nanoseconds(text: str) -> int:
     """A time such as 3.45s, 345 ms or 2h in ns."""
-    found = _TIME.fullmatch(text.strip())
+    found = re.fullmatch(_TIME, text.strip())
     ns = round(float(found[1]) * _NS[found[2]]) if found else 0
     if ns <= 0:
         raise argparse.ArgumentTypeError(f"{text!r} is not a time; write 3.45s, 345ms, 10min or 2h")
@@ -110,7 +110,7 @@ def nanoseconds(text: str) -> int:
 
 def share(text: str) -> float:
     """A share above 0 and at most 1, from 40% or 0.4."""
-    found = _PERCENT.fullmatch(text.strip())
+    found = re.fullmatch(_PERCENT, text.strip())
     value = float(found[1]) / (100 if found[2] else 1) if found else 0.0
     if not 0 < value <= 1:
         raise argparse.ArgumentTypeError(f"{text!r} is not a share; write 40% or 0.4")

@@ -7,17 +7,17 @@ import re
 from traceread.model import Operation
 
 _SPELLINGS = (
-    (re.compile(r"reduce_?scatter"), Operation.REDUCE_SCATTER),
-    (re.compile(r"all_?gather"), Operation.ALL_GATHER),
-    (re.compile(r"barrier"), Operation.BARRIER),  # before all_reduce: "all_reduce_barrier"
-    (re.compile(r"all_?reduce"), Operation.ALL_REDUCE),
-    (re.compile(r"all_?to_?all"), Operation.ALL_TO_ALL),
-    (re.compile(r"broadcast|bcast"), Operation.BROADCAST),
-    (re.compile(r"reduce"), Operation.REDUCE),
-    (re.compile(r"gather"), Operation.GATHER),
-    (re.compile(r"scatter"), Operation.SCATTER),
-    (re.compile(r"send"), Operation.SEND),
-    (re.compile(r"recv"), Operation.RECV),
+    (("reduce_scatter", "reducescatter"), Operation.REDUCE_SCATTER),
+    (("all_gather", "allgather"), Operation.ALL_GATHER),
+    (("barrier",), Operation.BARRIER),  # before all_reduce: "all_reduce_barrier"
+    (("all_reduce", "allreduce"), Operation.ALL_REDUCE),
+    (("all_to_all", "alltoall", "all_toall", "allto_all"), Operation.ALL_TO_ALL),
+    (("broadcast", "bcast"), Operation.BROADCAST),
+    (("reduce",), Operation.REDUCE),
+    (("gather",), Operation.GATHER),
+    (("scatter",), Operation.SCATTER),
+    (("send",), Operation.SEND),
+    (("recv",), Operation.RECV),
 )
 """The first that is found in the name decides."""
 
@@ -31,7 +31,7 @@ _SYMMETRIC_MEMORY = re.compile(r"symm_mem::(\w+)")
 def operation_named(name: str) -> Operation:
     """The operation of a "Collective name", such as "_allgather_base"; UNKNOWN for one that moves nothing, such as "wait"."""
     lowered = name.lower()
-    return next((operation for spelling, operation in _SPELLINGS if spelling.search(lowered)), Operation.UNKNOWN)
+    return next((operation for spellings, operation in _SPELLINGS if any(s in lowered for s in spellings)), Operation.UNKNOWN)
 
 
 def operation_of_range(name: str) -> Operation:

@@ -15,7 +15,7 @@ from traceread.rules.inspection import Inspection
 
 _EXAMPLE = "data_wait=0,exposed_communication=50%"
 _FOR_EVER = (StepClass.QUEUED, StepClass.UNATTRIBUTED, StepClass.PROFILER)
-_PART = re.compile(r"\s*(?P<name>[A-Za-z][A-Za-z_ -]*?)\s*=\s*(?P<left>\d{1,3}(?:\.\d)?)\s*(?P<unit>%?)\s*")
+_PART = r"\s*(?P<name>[A-Za-z][A-Za-z_ -]*?)\s*=\s*(?P<left>\d{1,3}(?:\.\d)?)\s*(?P<unit>%?)\s*"
 
 
 @record
@@ -61,7 +61,7 @@ def parse_question(question: str) -> dict[StepClass, int]:
     """
     keep: dict[StepClass, int] = {}
     for part in question.split(","):
-        found = _PART.fullmatch(part)
+        found = re.fullmatch(_PART, part)
         if found is None:
             raise SelectionError(f"what-if {part.strip()!r} is not CLASS=SHARE", f"write what is left of a class: {_EXAMPLE}")
         name = found["name"].strip().lower().replace("-", "_").replace(" ", "_")
