@@ -99,7 +99,7 @@ _HEADS = _Advice(
 _LOOKS_UP_TABLES = 10
 """All-to-alls are taken to exchange embeddings where looking them up takes a tenth of the compute kernels' time: language models spend
 less than a hundredth on it."""
-_OF_EXPERTS = re.compile(r"(?i)expert|(?<![a-z])moe(?![a-z])|grouped_?(?:gemm|mm)|top_?k(?![a-z])|deep_?ep(?![a-z])")
+_OF_EXPERTS = r"(?i)expert|(?<![a-z])moe(?![a-z])|grouped_?(?:gemm|mm)|top_?k(?![a-z])|deep_?ep(?![a-z])"
 
 _LIKE = {Operation.SEND: Operation.SEND_RECV, Operation.RECV: Operation.SEND_RECV}
 
@@ -144,7 +144,7 @@ def _of_all_to_all(facts: Facts) -> _Advice:
     tables = sum(row.total_ns for row in compute if row.family == "embedding")
     if tables * _LOOKS_UP_TABLES >= sum(row.total_ns for row in compute) > 0:
         return _TABLES
-    if any(_OF_EXPERTS.search(name) for name in facts.trace.names):
+    if any(re.search(_OF_EXPERTS, name) for name in facts.trace.names):
         return _EXPERTS
     every = (_EXPERTS, _HEADS, _TABLES)
     return _Advice("; ".join(one.fix for one in every), tuple(link for one in every for link in one.docs))

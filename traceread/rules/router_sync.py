@@ -36,7 +36,7 @@ from traceread.rules.operations import operation
 from traceread.rules.syncs import inside_code, split, wait_findings
 
 _ROUTER = r"(?i:(?<![a-z])(?:moe|router|token_?dispatch\w*|expert_?dispatch)(?![a-z]))"
-_EXPERTS = re.compile(r"(?i)(?<![a-z])(?:moe|experts?|token_?(?:dispatch|permut))|grouped_?gemm|gatherTopK")
+_EXPERTS = r"(?i)(?<![a-z])(?:moe|experts?|token_?(?:dispatch|permut))|grouped_?gemm|gatherTopK"
 _LAUNCHES_BETWEEN = 12
 
 
@@ -44,7 +44,7 @@ _LAUNCHES_BETWEEN = 12
 def router_sync(facts: Facts) -> Iterator[Finding]:
     """One finding for all waits for token counts."""
     exchanges = operation(facts, Operation.ALL_TO_ALL)
-    if not exchanges.any() or not any(_EXPERTS.search(name) for name in facts.trace.names):
+    if not exchanges.any() or not any(re.search(_EXPERTS, name) for name in facts.trace.names):
         return
     launched = np.flatnonzero(exchanges & facts.launches.known)
     found: list[Blocked] = []
