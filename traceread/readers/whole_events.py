@@ -44,8 +44,10 @@ def _worth_a_look(text: bytes, names: Sequence[str | None]) -> Iterator[bytes]:
     has_named = NAMED in text
     has_shapes = any(sign in text for sign in SHAPES)
     telling = {name for name in set(names) if name and (name.startswith(RANGES) or (has_shapes and name in OPERATORS))}
-    if telling or has_named:
-        texts = (text,) if len(names) == 1 else map(bytes, _texts(b"[" + text + b"]"))
-        for event, name in zip(texts, names, strict=True):
-            if name in telling or (has_named and NAMED in event):
-                yield event
+    if not telling and not has_named:
+        return
+    texts = [text] if len(names) == 1 else _texts(b"[" + text + b"]")
+    if has_named:
+        yield from (event for event, name in zip(map(bytes, texts), names, strict=True) if name in telling or NAMED in event)
+    else:
+        yield from (bytes(texts[i]) for i, name in enumerate(names) if name in telling)
