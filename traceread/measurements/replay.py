@@ -229,11 +229,13 @@ class Replay:
         for thread, these in sets.items():
             mine = np.flatnonzero(n.thread == thread)
             inside[mine] = intervals.covered(these, n.start_ns[mine], n.end_ns[mine])
-        for thread, other in np.unique(np.stack((n.thread, giver), axis=1), axis=0).tolist():
-            both = [sets[t] for t in {thread, other} if t in sets]
+        many = int(n.thread.max(initial=0)) + 2
+        pair = n.thread * np.int64(many) + giver + 1  # one number each: pairs are sorted far slower
+        for code in np.unique(pair).tolist():
+            both = [sets[t] for t in {code // many, code % many - 1} if t in sets]
             if both:
                 these = intervals.union(np.concatenate([s.start for s in both]), np.concatenate([s.end for s in both]))
-                mine = np.flatnonzero((n.thread == thread) & (giver == other))
+                mine = np.flatnonzero(pair == code)
                 before[mine] = intervals.covered(these, n.begin_ns[mine], n.start_ns[mine])
         return before, inside
 
