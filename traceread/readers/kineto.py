@@ -395,7 +395,8 @@ class _Capture:
             name=name,
             kind=kind,
             open=np.zeros(rows.rows, np.int8),
-        ).take(known)
+        )
+        table = table if known.all() else table.take(known)
         return table.take(time_order(table.start_ns, -table.end_ns))
 
     def _named(self, name: Codes, matches: Callable[[str], bool]) -> Mask:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from functools import lru_cache
 
 from traceread.model import Operation
 
@@ -28,12 +29,14 @@ _PEERS = re.compile(r"(\d{1,9})(->|<-)(\d{1,9})$")
 _SYMMETRIC_MEMORY = re.compile(r"symm_mem::(\w+)")
 
 
+@lru_cache(1 << 10)  # the same few names come thousands of times
 def operation_named(name: str) -> Operation:
     """The operation of a "Collective name", such as "_allgather_base"; UNKNOWN for one that moves nothing, such as "wait"."""
     lowered = name.lower()
     return next((operation for spellings, operation in _SPELLINGS if any(s in lowered for s in spellings)), Operation.UNKNOWN)
 
 
+@lru_cache(1 << 10)
 def operation_of_range(name: str) -> Operation:
     """The operation of a host range: "nccl:all_reduce", "symm_mem::one_shot_all_reduce", "ncclAllGather"; UNKNOWN for any other."""
     for pattern in (_NCCL, _ANNOTATION, _SYMMETRIC_MEMORY):
