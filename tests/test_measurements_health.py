@@ -101,3 +101,11 @@ def test_repeating_launches_without_step_names_are_pointed_out():
         b.kernel(i * 100 * US + 20 * US, i * 100 * US + 90 * US, launch=(i * 100 * US, i * 100 * US + 5 * US), name=f"k{i % 10}")
     assert "--step-range infer would divide" in notices(b)["steps-not-named"]
     assert "steps-not-named" not in notices(healthy())
+
+
+def test_steps_that_were_asked_for_and_not_found_are_missed():
+    once = Build().kernel(20 * US, 90 * US, launch=(0, 5 * US))
+    for i, (b, expected) in enumerate(((once, ["steps-not-inferred"]), (healthy(), []))):
+        trace = b.trace()
+        launches, steps, busy, idle, _ = analyse(trace)
+        assert [n.slug for n in check_health(trace, launches, steps, busy, idle, infer=True)] == expected, i

@@ -529,7 +529,10 @@ def analyze_trace(trace: Trace, options: AnalysisOptions) -> RankReport:
         kernels=kernels.with_ops(launching_ops(trace, launches, steps)),
         ranges=sum_ranges(trace, launches, steps),
         gaps=longest_gaps(trace, launches, steps, idle, _GAPS_KEPT),
-        notices=trace.notices + left_out + check_health(trace, launches, steps, busy, idle) + inspection.found.notices,
+        notices=trace.notices
+        + left_out
+        + check_health(trace, launches, steps, busy, idle, infer=options.step_options.pattern == "infer")
+        + inspection.found.notices,
         outside_ns=busy.any.total - int(inside.sum()),
         busy_ns=busy.any.total,
         counts={name: len(getattr(trace, name)) for name in ("activities", "calls", "ranges", "stream_waits")},

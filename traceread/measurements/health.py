@@ -104,8 +104,8 @@ def _ended_at_once(table: Rows, which: npt.NDArray[np.bool_]) -> Rows:
     return table.take(intervals.time_order(table.start_ns, -table.end_ns))
 
 
-def check_health(trace: Trace, launches: Launches, steps: Steps, busy: Busy, idle: Idle) -> tuple[Notice, ...]:
-    """Warnings about one rank's trace, each with its number; empty for a healthy one."""
+def check_health(trace: Trace, launches: Launches, steps: Steps, busy: Busy, idle: Idle, *, infer: bool = False) -> tuple[Notice, ...]:
+    """Warnings about one rank's trace, each with its number; empty for a healthy one. `infer`: steps were to be found in what repeats."""
     checks = (
         _no_gpu_work(trace),
         _launch_coverage(trace, launches, steps),
@@ -115,7 +115,7 @@ def check_health(trace: Trace, launches: Launches, steps: Steps, busy: Busy, idl
         _possible_communication(trace, busy),
         _communication_not_recorded(trace),
         _before_launch(trace, launches),
-        _steps_to_infer(trace, launches, steps),
+        _steps_not_inferred(trace, steps) if infer else _steps_to_infer(trace, launches, steps),
     )
     return tuple(Notice(slug, message, trace.rank) for check in checks for slug, message in check)
 
@@ -191,7 +191,7 @@ def _possible_communication(trace: Trace, busy: Busy) -> Iterator[tuple[str, str
     """Kernels that no pattern knows and whose names read like communication: they count as compute."""
     a = trace.activities
     unknown = (a.kind == ActivityKind.KERNEL) & (a.category == Category.COMPUTE) & (a.family == _OTHER) & (a.name >= 0)
-    codes = np.unique(a.name[unknown])
+    codes = intervals.unique(a.name[unknown])
     suspects = codes[possible_communication([trace.names[code] for code in codes.tolist()])]
     rows = unknown & np.isin(a.name, suspects)
     covered = intervals.union(a.start_ns[rows], a.end_ns[rows]).total
@@ -210,7 +210,7 @@ def _communication_not_recorded(trace: Trace) -> Iterator[tuple[str, str]]:
     if not len(a) or trace.world_size == 1 or (a.category == Category.COMMUNICATION).any():
         return
     host = ((ranges.kind == RangeKind.OP) | (ranges.kind == RangeKind.ANNOTATION)) & (ranges.name >= 0)
-    names = [trace.names[code] for code in np.unique(ranges.name[host]).tolist()]
+    names = [trace.names[code] for code in intervals.unique(ranges.name[host]).tolist()]
     on_cpu = any(name.startswith(_CPU_BACKENDS) for name in names)  # then an operator of c10d may be the CPU's
     called = [name for name in names if (_NCCL if on_cpu else _COLLECTIVE).match(name) is not None]
     if called:
@@ -242,6 +242,14 @@ def _first_names(names: Sequence[str], title: Callable[[str], str]) -> str:
 
 def _title(window: Window) -> str:
     return f"the {window.label}" if window.label == WHOLE else window.label
+
+
+def _steps_not_inferred(trace: Trace, steps: Steps) -> Iterator[tuple[str, str]]:
+    if steps.source is StepSource.WHOLE_CAPTURE and len(trace.activities):
+        yield (
+            "steps-not-inferred",
+            "nothing here repeats evenly enough to be taken for steps, so the capture is read as a whole",
+        )
 
 
 def _steps_to_infer(trace: Trace, launches: Launches, steps: Steps) -> Iterator[tuple[str, str]]:
