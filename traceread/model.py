@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, Self
 import numpy as np
 import numpy.typing as npt
 
+from traceread import intervals
 from traceread.errors import Notice
 from traceread.records import record
 
@@ -280,7 +281,7 @@ class Elsewhere(Table):
     @classmethod
     def of(cls, correlation: IntColumn) -> Self:
         """The table of the work with these correlation ids."""
-        return cls(np.unique(correlation[correlation > 0]))
+        return cls(intervals.unique(correlation[correlation > 0]))
 
 
 @record(eq=False)

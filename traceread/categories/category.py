@@ -17,6 +17,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from traceread import intervals
 from traceread.errors import ConfigError
 from traceread.intervals import holds, union
 from traceread.model import ActivityKind, ByteColumn, Category, CopyKind, FlagColumn, IntColumn, RangeKind, Trace
@@ -171,7 +172,7 @@ def _kernels_by_name(trace: Trace, patterns: Patterns) -> tuple[ByteColumn, Byte
     """Category, family and fused flag per activity: kernels by name, everything else compute, "other", 0."""
     rows = trace.activities
     kernel = rows.kind == ActivityKind.KERNEL
-    used = np.unique(rows.name[kernel & (rows.name >= 0)])
+    used = intervals.unique(rows.name[kernel & (rows.name >= 0)])
     by_code = np.zeros((3, len(trace.names) + 1), np.uint8)  # compute, "other", not fused; the last one for names not recorded
     by_code[:, used] = patterns.classify_names([trace.names[code] for code in used.tolist()])
     category, family, fused = by_code[:, np.where(kernel, rows.name, -1)]
@@ -202,7 +203,7 @@ def _is_collective_range(trace: Trace) -> Mask:
     ranges = trace.ranges
     host = (ranges.kind == RangeKind.OP) | (ranges.kind == RangeKind.ANNOTATION)
     by_code = np.zeros(len(trace.names) + 1, bool)  # the last one for names not recorded
-    used = np.unique(ranges.name[host & (ranges.name >= 0)])
+    used = intervals.unique(ranges.name[host & (ranges.name >= 0)])
     by_code[used] = [_COLLECTIVE_RANGE.search(trace.names[code]) is not None for code in used.tolist()]
     return by_code[np.where(host, ranges.name, -1)]
 

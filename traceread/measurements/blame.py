@@ -158,7 +158,7 @@ def charge(
     clear = waiting.wait_ns[met] > case.residual[met] + case.residual[late]
     rows, late, unclear = met[clear], late[clear], met[~clear]
     excess = np.zeros((len(case.rank), _CLASSES + 1), np.int64)
-    excess[np.unique(late)] = _excess(case, between, np.unique(late))
+    excess[intervals.unique(late)] = _excess(case, between, intervals.unique(late))
     weights = np.zeros((len(rows), len(Cause)), np.int64)
     weights[:, :_CLASSES] = excess[late, :_CLASSES]
     weights[:, Cause.UNEXPLAINED] = excess[late, _OUTSIDE]
@@ -238,7 +238,7 @@ def _excess(case: _Case, between: Sequence[Between], late: IntColumn) -> Amounts
     values, begins, size = np.unique(case.meeting[rows], return_index=True, return_counts=True)
     at = np.minimum(np.searchsorted(values, case.meeting[late]), len(values) - 1)
     usable = known[late] & (size[at] > 1)
-    for count in np.unique(size[at[usable]]).tolist():
+    for count in intervals.unique(size[at[usable]]).tolist():
         mine = np.flatnonzero(usable & (size[at] == count))
         step = max(_CHUNK // (count * own.shape[1]), 1)
         for chunk in np.split(mine, range(step, len(mine), step)):
@@ -308,7 +308,7 @@ def _in_order(case: _Case, rows: IntColumn, weights: Amounts, ledger: _Ledger) -
         elsewhere = case.waits_elsewhere(last) if case.elsewhere[last] else np.empty(0, np.int64)
         passed_on, parts = ledger.divide(elsewhere, case.blocked[elsewhere])
         kept, carried = ledger.divide(case.before[row], case.carried[row])
-        codes = np.unique(np.concatenate((own + np.arange(len(Cause)), passed_on, kept)))
+        codes = intervals.unique(np.concatenate((own + np.arange(len(Cause)), passed_on, kept)))
         new = np.zeros(len(codes), np.int64)
         new[np.searchsorted(codes, own) + np.arange(len(Cause))] = weights[mine[0]]
         new[np.searchsorted(codes, passed_on)] += parts.sum(axis=0)

@@ -14,6 +14,7 @@ from enum import StrEnum
 import numpy as np
 import numpy.typing as npt
 
+from traceread import intervals
 from traceread.measurements.collectives import SYMMETRIC
 from traceread.measurements.matching import Matches
 from traceread.model import IntColumn, Operation
@@ -243,7 +244,7 @@ def _peer_pairs(matches: Matches) -> Iterator[tuple[int, int, _Measured]]:
     source, destination = rank[matches.sender], rank[matches.receiver]
     low, high = np.minimum(source, destination), np.maximum(source, destination)
     pair = low * len(matches.ranks) + high
-    for key in np.unique(pair).tolist():
+    for key in intervals.unique(pair).tolist():
         mine = np.flatnonzero(pair == key)
         a, b = divmod(key, len(matches.ranks))
         forward = source[mine] == a

@@ -287,7 +287,7 @@ def _parts(kernels: _Kernels, ranges: _Ranges) -> _Parts:
     if not len(alone) or not len(ranges.outer):
         return _Parts(held, grouped)
     launching = np.bincount(held[held >= 0], minlength=len(ranges.outer)) > 0
-    for thread in np.unique(kernels.thread[alone]).tolist():
+    for thread in intervals.unique(kernels.thread[alone]).tolist():
         free = np.flatnonzero((ranges.outer.thread == thread) & ~launching)
         launches = np.flatnonzero((kernels.thread == thread) & (kernels.launch_ns != NOT_RECORDED))
         launches = launches[np.argsort(kernels.launch_ns[launches], kind="stable")]
@@ -402,11 +402,11 @@ class _Description:
 
     def _add_up(self, kernel: int, records: CollectiveRecords) -> None:
         """Makes one operation of many."""
-        operations = np.unique(records.operation)
+        operations = intervals.unique(records.operation).astype(np.uint8)
         self.operation[kernel] = operations[0] if len(operations) == 1 else _joint(operations)
         self.sequence[kernel] = records.sequence[0]
         for name in ("group", "root", "source", "destination"):
-            values = np.unique(getattr(records, name))
+            values = intervals.unique(getattr(records, name))
             getattr(self, name)[kernel] = values[0] if len(values) == 1 else NOT_RECORDED
         self.dtype[kernel] = records.dtype[0] if (records.dtype == records.dtype[0]).all() else 0
         for name in ("elements_in", "elements_out"):

@@ -156,7 +156,7 @@ class HostRows:
         """Sorted instants at which a Python frame of one thread begins or ends."""
         rows = self.of_thread(thread)
         rows = rows[self.frame[rows]]
-        return np.unique(np.concatenate((self.start[rows], self.end[rows])))
+        return intervals.unique(np.concatenate((self.start[rows], self.end[rows])))
 
 
 def host_rows(trace: Trace, launches: Launches, host_names: HostNames) -> HostRows:

@@ -242,7 +242,7 @@ def _find_gaps(trace: Trace, launches: Launches, steps: Steps, busy: Intervals, 
         return _gaps_with_launches(trace, launches, order, *(np.empty(0, np.int64),) * 4)
     bounds = np.array([w.start_ns for w in steps.windows] + [steps.windows[-1].end_ns])
     device = intervals.gaps(busy, int(bounds[0]), int(bounds[-1]))
-    pieces, _ = _cut(_Pieces(device.start, device.end, np.arange(len(device.start))), np.unique(bounds))
+    pieces, _ = _cut(_Pieces(device.start, device.end, np.arange(len(device.start))), intervals.unique(bounds))
     window = np.searchsorted(bounds[1:], pieces.start, side="right")
     step_thread = np.array([w.thread if w.thread >= 0 else steps.step_thread for w in steps.windows])
     return _gaps_with_launches(trace, launches, order, pieces.start, pieces.end, window, step_thread[window])
@@ -358,7 +358,7 @@ def _waits_for_event(trace: Trace, launches: Launches, following: IntColumn, rol
     if not len(waits) and not len(functions):
         return result
     launched = np.flatnonzero((following >= 0) & launches.known[following] & _first_of_launch(activities, launches)[following])
-    for stream in np.unique(activities.stream[following[launched]]).tolist():
+    for stream in intervals.unique(activities.stream[following[launched]]).tolist():
         mine = launched[activities.stream[following[launched]] == stream]
         own = launches.start_ns[following[mine]]
         launch = np.sort(launches.start_ns[(activities.stream == stream) & launches.known])
@@ -366,7 +366,7 @@ def _waits_for_event(trace: Trace, launches: Launches, following: IntColumn, rol
         previous = np.where(earlier >= 0, launch[np.maximum(earlier, 0)], np.iinfo(np.int64).min)
         result[mine] = _any_between(np.sort(waits.time_ns[waits.stream == stream]), previous, own)
         thread = launches.thread[following[mine]]
-        for one in np.unique(thread).tolist() if len(functions) else ():
+        for one in intervals.unique(thread).tolist() if len(functions) else ():
             on_thread = thread == one
             times = np.sort(calls.start_ns[functions[calls.thread[functions] == one]])
             result[mine[on_thread]] |= _any_between(times, previous[on_thread], own[on_thread])
@@ -474,7 +474,7 @@ def _judge_by_thread(pieces: _Pieces, level: IntColumn, rows: HostRows, verdicts
     silent: list[_Pieces] = []
     executing: list[_Pieces] = []
     thread = level[pieces.gap]
-    for one in np.unique(thread).tolist():
+    for one in intervals.unique(thread).tolist():
         mine = pieces.where(thread == one)
         timeline: Timeline | None = rows.timeline(one) if one >= 0 else None
         if timeline is None:
@@ -506,7 +506,7 @@ def _cut_by_thread(pieces: _Pieces, level: IntColumn, rows: HostRows) -> _Pieces
     return _Pieces.joined(
         [
             _cut(pieces.where(thread == one), rows.frame_edges(one) if one >= 0 else np.empty(0, np.int64))[0]
-            for one in np.unique(thread).tolist()
+            for one in intervals.unique(thread).tolist()
         ]
     )
 
@@ -515,7 +515,7 @@ def _judge_execution(gaps: _Gaps, pieces: _Pieces, rows: HostRows, verdicts: _Ve
     """The drain rule: a wait that let the queue run dry is charged for the restart, up to the time it had lasted."""
     if not len(pieces):
         return
-    blocker, budget = _drains(gaps, rows, np.unique(pieces.gap))
+    blocker, budget = _drains(gaps, rows, intervals.unique(pieces.gap))
     length = pieces.end - pieces.start
     total = np.cumsum(length)
     # gaps and pieces are in order of time, so the pieces of a gap stand together: what the earlier ones of the gap took
@@ -544,7 +544,7 @@ def _drains(gaps: _Gaps, rows: HostRows, wanted: IntColumn) -> tuple[IntColumn, 
     for covering in (True, False):
         passed = np.ones(len(wanted), bool)  # the threads before this one had nothing open at that instant
         for level in gaps.threads:
-            for one in np.unique(level[wanted[passed]]).tolist():
+            for one in intervals.unique(level[wanted[passed]]).tolist():
                 if one < 0:
                     continue
                 for wait in _WAITS:
@@ -572,7 +572,7 @@ def _wait_at(start: IntColumn, end: IntColumn, at: IntColumn, covering: bool) ->
 def _silent(at: IntColumn, thread: IntColumn, rows: HostRows) -> npt.NDArray[np.bool_]:
     """For each instant whether its thread has nothing open then; true where there is no thread."""
     silent = np.ones(len(at), bool)
-    for one in np.unique(thread).tolist():
+    for one in intervals.unique(thread).tolist():
         if one >= 0:
             mine = thread == one
             silent[mine] = rows.timeline(one).state_at(at[mine]) == SILENT

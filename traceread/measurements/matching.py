@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from traceread import intervals
 from traceread.measurements.collectives import PEER_TO_PEER, Collectives, Evidence, RankCollectives
 from traceread.model import NOT_RECORDED, IntColumn, Operation, ProcessGroup
 from traceread.records import record
@@ -440,7 +441,7 @@ def _by_time(known: _Sequence, other: _Sequence, name: str, overlap: _Overlap) -
     close = 4 * np.abs(expected - known.end_ns[place]) <= _median(np.diff(ends)) if len(ends) > 1 else np.ones(len(place), bool)
     place = np.where(close & _agree(getattr(known, name)[place], getattr(other, name)), place, _NOWHERE)
     taken = place[place != _NOWHERE]
-    rising = len(taken) == len(np.unique(taken)) and bool((np.diff(taken) > 0).all())
+    rising = len(taken) == len(intervals.unique(taken)) and bool((np.diff(taken) > 0).all())
     return place if rising else np.full(len(other), _NOWHERE)
 
 

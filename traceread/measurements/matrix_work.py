@@ -141,7 +141,7 @@ def find_matrix_work(trace: Trace, launches: Launches, steps: Steps) -> MatrixWo
     mine = np.flatnonzero((a.category == Category.COMPUTE) & (a.kind == ActivityKind.KERNEL) & used[steps.window_of])
     op = _holding(ops, launches.thread[mine], launches.start_ns[mine], launches.known[mine])
     length = a.end_ns[mine] - a.start_ns[mine]
-    working = np.unique(op[op >= 0])
+    working = intervals.unique(op[op >= 0])
     formats = _formats(trace, ops, working, op, mine)
     kinds = []
     for kind in MatrixKind:
@@ -181,7 +181,7 @@ def _outermost(ops: MatrixOps) -> MatrixOps:
 def _holding(ops: MatrixOps, thread: npt.NDArray[np.int32], at: IntColumn, known: npt.NDArray[np.bool_]) -> IntColumn:
     """For each launch the position of the operator it stands in, -1 if none."""
     result = np.full(len(at), -1)
-    for t in np.unique(ops.thread).tolist():
+    for t in intervals.unique(ops.thread).tolist():
         rows = np.flatnonzero(ops.thread == t)
         asked = np.flatnonzero(known & (thread == t))
         before = np.searchsorted(ops.start_ns[rows], at[asked], side="right") - 1

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from traceread import intervals
 from traceread.measurements.collectives import PEER_TO_PEER
 from traceread.measurements.matching import Group, Matches
 from traceread.measurements.rank_facts import RankFacts
@@ -156,7 +157,7 @@ def sum_operations(
     found = []
     for i, k in enumerate(keys.tolist()):
         group, kind = matches.groups[k // len(Operation)], Operation(k % len(Operation))
-        ranks = len(np.unique(matches.rank_of[(of == i) & used]))
+        ranks = len(intervals.unique(matches.rank_of[(of == i) & used]))
         if sums["count"][i] or sums["wait_ns"][i] + sums["transfer_ns"][i] + sums["not_split_ns"][i]:
             size = 2 if kind in PEER_TO_PEER else group.size if group.size > 0 else world_size or len(group.loaded)
             totals = {name: int(column[i]) for name, column in sums.items()}

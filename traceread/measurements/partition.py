@@ -98,7 +98,7 @@ def class_intervals(steps: Steps, busy: Busy, idle: Idle) -> dict[str, npt.NDArr
     """
     communication = intervals.subtract(busy.communication, busy.compute)
     copy = intervals.subtract(busy.copy, _joined(busy.compute, busy.communication))
-    cuts = np.unique(np.array([w.start_ns for w in steps.windows] + [w.end_ns for w in steps.windows], np.int64))
+    cuts = intervals.unique(np.array([w.start_ns for w in steps.windows] + [w.end_ns for w in steps.windows], np.int64))
     starts, ends, classes = [idle.start_ns], [idle.end_ns], [idle.cause.astype(np.int64)]
     if len(cuts) > 1:
         for these, step_class in (

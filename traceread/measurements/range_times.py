@@ -72,7 +72,7 @@ def _rows(trace: Trace, steps: Steps) -> npt.NDArray[np.int64]:
     used = [w for w, keep in zip(steps.windows, steps.used, strict=True) if keep]
     mine = np.flatnonzero((r.kind == RangeKind.ANNOTATION) & (r.thread == steps.step_thread) & (r.end_ns > r.start_ns))
     labels = {w.label for w in steps.windows}
-    codes = [c for c in np.unique(r.name[mine]).tolist() if trace.names[c] in labels]
+    codes = [c for c in intervals.unique(r.name[mine]).tolist() if trace.names[c] in labels]
     mine = mine[~np.isin(r.name[mine], codes)]
     host = intervals.union([w.host_start_ns for w in used], [w.host_end_ns for w in used])
     return mine[intervals.holds(host, r.start_ns[mine])] if len(host.start) else mine

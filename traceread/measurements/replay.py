@@ -225,13 +225,13 @@ class Replay:
         n = self.graph.nodes
         before, inside = np.zeros(len(n), np.int64), np.zeros(len(n), np.int64)
         giver = np.where(n.giver >= 0, n.thread[n.giver], -1)
-        sets = {t: _of_thread(host, t) for t in np.unique(host.thread).tolist()}
+        sets = {t: _of_thread(host, t) for t in intervals.unique(host.thread).tolist()}
         for thread, these in sets.items():
             mine = np.flatnonzero(n.thread == thread)
             inside[mine] = intervals.covered(these, n.start_ns[mine], n.end_ns[mine])
         many = int(n.thread.max(initial=0)) + 2
         pair = n.thread * np.int64(many) + giver + 1  # one number each: pairs are sorted far slower
-        for code in np.unique(pair).tolist():
+        for code in intervals.unique(pair).tolist():
             both = [sets[t] for t in {code // many, code % many - 1} if t in sets]
             if both:
                 these = intervals.union(np.concatenate([s.start for s in both]), np.concatenate([s.end for s in both]))

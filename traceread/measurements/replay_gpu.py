@@ -181,7 +181,7 @@ def _waits_by_call(trace: Trace, nodes: Nodes, work: Work) -> Edges:
     rows = np.flatnonzero(work.node >= 0)
     first[work.node[rows][::-1]] = rows[::-1]
     targets, times = [], []
-    for one in np.unique(nodes.thread).tolist():
+    for one in intervals.unique(nodes.thread).tolist():
         mine = np.flatnonzero((nodes.thread == one) & (first >= 0))
         asked = calls[trace.calls.thread[calls] == one]
         at = np.searchsorted(nodes.start_ns[mine], trace.calls.start_ns[asked], side="left")
@@ -194,7 +194,7 @@ def _waits_by_call(trace: Trace, nodes: Nodes, work: Work) -> Edges:
     stream, start, end = a.stream[work.activity], a.start_ns[work.activity], a.end_ns[work.activity]
     launched = np.where(work.node >= 0, nodes.start_ns[np.maximum(work.node, 0)], NEVER)
     source = np.full(len(target), -1)
-    for one in np.unique(stream[target]).tolist():
+    for one in intervals.unique(stream[target]).tolist():
         mine = np.flatnonzero(stream[target] == one)
         other = np.flatnonzero(stream != one)  # in order of launch, as all work is
         if not len(other):

@@ -142,7 +142,7 @@ def _givers(start: IntColumn, end: IntColumn, thread: npt.NDArray[np.int32], sin
     autograd thread, the autograd thread for the next backward().
     """
     giver = np.full(len(start), -1)
-    threads = np.unique(thread)
+    threads = intervals.unique(thread)
     if len(threads) < 2:
         return giver
     for one in threads.tolist():
@@ -231,7 +231,7 @@ def _own_time(
     lasted = end - start
     own = np.where(blocks, np.minimum(lasted, OWN_WAIT_NS), lasted)
     name = trace.calls.name[call]
-    for code in np.unique(name[held]).tolist():
+    for code in intervals.unique(name[held]).tolist():
         same = name == code
         free = lasted[same & ~held]
         usual = min(int(np.median(free)), _USUAL_CALL_NS) if len(free) else _USUAL_CALL_NS // 2

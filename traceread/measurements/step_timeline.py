@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import numpy.typing as npt
 
+from traceread import intervals
 from traceread.categories.host import Blocker
 from traceread.measurements.classes import CLASSES, StepClass
 from traceread.measurements.evidence import IdleNames, thread_title
@@ -280,7 +281,7 @@ def _host_rows(trace: Trace, rows: HostRows, mine: npt.NDArray[np.int64], labels
     cls = np.full(len(mine), PLAIN)
     for which, step_class in _OF_BLOCKER.items():
         cls[blocker == which] = step_class
-    step_codes = np.array([c for c in np.unique(name[kind == RangeKind.ANNOTATION]).tolist() if trace.names[c] in labels], np.int64)
+    step_codes = np.array([c for c in intervals.unique(name[kind == RangeKind.ANNOTATION]).tolist() if trace.names[c] in labels], np.int64)
     frames = (kind == RangeKind.PYTHON) & (blocker != Blocker.NONE)
     other = np.isin(kind, (RangeKind.ANNOTATION, RangeKind.PROFILER, RangeKind.LOADING, RangeKind.QUEUE_FULL))
     kinds = (

@@ -171,7 +171,7 @@ def find_family(trace: Trace, pattern: str | None, host_names: HostNames) -> _Fa
     """The ranges that name the steps, None if there are none."""
     ranges = trace.ranges
     rows = np.flatnonzero(ranges.kind == RangeKind.ANNOTATION)
-    codes = np.unique(ranges.name[rows])
+    codes = intervals.unique(ranges.name[rows])
     names = {int(code): trace.names[code] for code in codes}
     if pattern is not None:
         return _family_by_pattern(trace, rows, names, pattern)

@@ -49,7 +49,7 @@ def contention(facts: Facts) -> Iterator[Finding]:
     yield Finding(
         title="kernels are slower beside communication",
         loss=Loss(activities=rows, ns=excess, removal=Removal(activities=rows, off_ns=excess)),
-        why=f"{len(np.unique(facts.trace.activities.name[rows]))} kernels take {facts.mean(lost)} "
+        why=f"{len(intervals.unique(facts.trace.activities.name[rows]))} kernels take {facts.mean(lost)} "
         f"({percent(lost, facts.total_ns)}) more where communication runs beside them.",
         recorded=False,
     )

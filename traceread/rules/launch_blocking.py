@@ -59,7 +59,7 @@ def _blocking_calls(facts: Facts) -> Iterator[Finding]:
     host = HostIntervals(launches.start_ns[blocked] + _CALL_NS, launches.end_ns[blocked], launches.thread[blocked].astype(np.int64))
     yield Finding(
         title="every launch waits for its kernel",
-        loss=Loss(idle=idle, host_rows=np.unique(launches.call[blocked]), removal=Removal(host=host)),
+        loss=Loss(idle=idle, host_rows=intervals.unique(launches.call[blocked]), removal=Removal(host=host)),
         why=f"{percent(int(over.sum()), len(rows))} of the longer kernels are over before their launch call returns; the GPU idles "
         f"{facts.mean(facts.idle_ns(idle))} between them.",
         recorded=False,

@@ -92,7 +92,7 @@ def _with_graphs(facts: Facts, loss: Loss) -> tuple[str, str] | None:
     following = facts.idle.next_activity[loss.idle]
     before_graphs = facts.idle_ns(loss.idle[(following >= 0) & graphs[following]])
     before_others = facts.idle_ns(loss.idle) - before_graphs
-    launches = facts.per_step(len(np.unique(activities.correlation[kernels & graphs])))
+    launches = facts.per_step(len(intervals.unique(activities.correlation[kernels & graphs])))
     single = facts.per_step(int((kernels & ~graphs).sum()))
     run = f"{plural(launches, 'CUDA graph launch', 'CUDA graph launches')}{facts.a_step}, which run{'s' * (launches == 1)} most kernels"
     why = f"{duration(facts.per_step(before_graphs))} of it before {run}"

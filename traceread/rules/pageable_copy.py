@@ -27,6 +27,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
+from traceread import intervals
 from traceread.findings import Effort, Finding
 from traceread.measurements.classes import StepClass
 from traceread.model import ActivityKind, Capability, CopyKind
@@ -44,7 +45,7 @@ def pageable_copy(facts: Facts) -> Iterator[Finding]:
     a = facts.trace.activities
     into = (a.kind == ActivityKind.MEMCPY) & (a.copy_kind == CopyKind.HOST_TO_DEVICE)
     which = into & (a.pageable == 1) & ((a.bytes > _STAGED) | (a.bytes < 0))
-    calls = np.unique(facts.launches.call[which & facts.launches.known])
+    calls = intervals.unique(facts.launches.call[which & facts.launches.known])
     waits = [w for w in facts.blocked(StepClass.HOST_SYNC) if np.isin(w.rows, calls).any()]
     idle = np.concatenate([w.loss.idle for w in waits]) if waits else np.empty(0, np.int64)
     copies = facts.kernel_loss(which, _pinned_permille(facts, which, into & (a.pageable == 0)))

@@ -27,6 +27,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
+from traceread import intervals
 from traceread.findings import Effort, Finding
 from traceread.measurements.classes import StepClass
 from traceread.model import Capability, IntColumn, Operation
@@ -60,7 +61,7 @@ def _just_before(facts: Facts, rows: IntColumn, exchanges: IntColumn) -> Mask:
     """For each call whether an all-to-all is launched on its thread within a few launches after it."""
     result = np.zeros(len(rows), bool)
     launches = facts.launches
-    for thread in np.unique(facts.rows.thread[rows]).tolist():
+    for thread in intervals.unique(facts.rows.thread[rows]).tolist():
         mine = np.flatnonzero(facts.rows.thread[rows] == thread)
         every = np.sort(launches.start_ns[launches.known & (launches.thread == thread)])
         wanted = np.sort(launches.start_ns[exchanges[launches.thread[exchanges] == thread]])

@@ -23,6 +23,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from traceread import intervals
 from traceread.findings import Effort, Finding
 from traceread.model import ActivityKind, Capability, CopyKind
 from traceread.rules import GENERAL, Facts, rule
@@ -48,7 +49,7 @@ def _after_copy_to_host(facts: Facts, rows: object) -> Mask:
     which = np.asarray(rows, np.int64)
     copies = np.flatnonzero((a.kind == ActivityKind.MEMCPY) & (a.copy_kind == CopyKind.DEVICE_TO_HOST) & launches.known)
     result = np.isin(which, launches.call[copies])
-    for thread in np.unique(launches.thread[copies]).tolist():
+    for thread in intervals.unique(launches.thread[copies]).tolist():
         made = np.sort(launches.end_ns[copies[launches.thread[copies] == thread]])
         mine = np.flatnonzero((which < len(calls)) & (facts.rows.thread[which] == thread))
         start = facts.rows.start[which[mine]]
