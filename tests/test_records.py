@@ -2,6 +2,8 @@ import copy
 import dataclasses
 import inspect
 import pickle
+import subprocess
+import sys
 from dataclasses import FrozenInstanceError, dataclass, field
 from functools import cached_property
 from typing import ClassVar, Generic, TypeVar
@@ -49,6 +51,31 @@ class Point:
 @record
 class Empty:
     pass
+
+
+COUNT = """
+import sys
+from dataclasses import dataclass
+from traceread.records import record
+
+compiled = []
+sys.addaudithook(lambda event, _: compiled.append(event) if event == "compile" else None)
+
+@DECORATOR
+class Interval:
+    "Half-open."
+    start: int
+    end: int = 7
+
+print(len(compiled))
+"""
+
+
+@pytest.mark.parametrize(("decorator", "compiles"), [("record", False), ("dataclass(frozen=True)", True)])
+def test_a_record_has_nothing_compiled(decorator, compiles):
+    """What it is for: a report makes 170 such classes before it begins."""
+    done = subprocess.run([sys.executable, "-c", COUNT.replace("DECORATOR", decorator)], check=True, capture_output=True, text=True)
+    assert (int(done.stdout) > 0) is compiles
 
 
 @BOTH

@@ -1,7 +1,7 @@
-"""Records: classes as `dataclass(frozen=True)` makes them, made some ten times faster.
+"""Records: classes as `dataclass(frozen=True)` makes them, made several times faster.
 
 For every class the standard library writes the text of six methods and has it compiled; for the 170 classes that a report imports that was
-a quarter of the time until it began. Here only the fields are the standard library's (`fields`, `replace` and `asdict` work, and type
+a third of the time until it began. Here only the fields are the standard library's (`fields`, `replace` and `asdict` work, and type
 checkers know the classes), the methods are functions that know the names of the fields. Making an object takes up to twice as long, of
 which a report notices nothing: it makes some thousand.
 """
