@@ -1,18 +1,22 @@
 import re
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 import reporter_profiles as profiles
 
-from traceread.reporters import render
+import traceread
+from traceread.reporters import render, render_document
 from traceread.reporters.answer import class_table, report_document
 from traceread.reporters.capture import capture_document
 from traceread.reporters.document import Bar, Column, Document, Listing, Name, Paragraph, Table, Tone
 from traceread.reporters.kernels import kernels_document
 from traceread.reporters.text import Screen, render_text
+from traceread.reporters.waiting import ranks_document
 from traceread.reporters.windows import windows_document
 from traceread.run import Described, Run
 
+SAMPLES = Path(__file__).parents[1] / "sample_traces"
 EVERYTHING = profiles.everything()
 FANCY = Screen(fancy=True)
 CONTROL = re.compile(r"[\x00-\x09\x0b-\x1f\x7f-\x9f\u202a-\u202e\ud800-\udfff]")
@@ -189,3 +193,13 @@ def test_what_recording_costs_is_said_where_a_step_was_timed_without(untraced, s
     assert ("recording costs" in note) == (untraced == -7)
     if untraced == -7:
         assert "(7.5 %)" in note, "seven in a hundred of the recorded step are 7.5 % of the other"
+
+
+def test_nothing_is_said_of_steps_where_captures_are_compared_as_a_whole():
+    report = traceread.analyze(str(SAMPLES / "straggler-compute"), step_range="none")
+    text = " ".join(render_document(ranks_document(report), "text").split())
+    assert "spend 8.3 % of their time waiting" in text
+    assert "they wait 11.0 % of their time for it" in text
+    assert "step" not in text.replace("ProfilerStep", "").replace("names no steps", "")
+    [finding] = [f for f in report.findings if f.rule == "slow-gpu"]
+    assert "step" not in finding.why

@@ -443,6 +443,11 @@ class Report:
         table = self.rank_table
         return job_graph(graphs, labels, summary.critical_rank, table.matches, table.clocks, table.waiting)
 
+    @property
+    def counts_steps(self) -> bool:
+        """Whether ranks were divided into steps; else each is one window, the whole capture."""
+        return not any(r.steps.source is StepSource.WHOLE_CAPTURE for r in self.ranks)
+
     def rank(self, rank: int) -> RankReport:
         """The report of one rank.
 

@@ -19,6 +19,7 @@ from traceread.measurements.matching import Matches, Unmatched, match
 from traceread.measurements.operations import OperationTime, sum_operations
 from traceread.measurements.pipeline import ExpertLoad, Pipeline, expert_load, find_pipelines
 from traceread.measurements.rank_facts import RankFacts
+from traceread.measurements.steps import WHOLE
 from traceread.measurements.stragglers import Straggler, name_straggler
 from traceread.measurements.waiting import ExposedSplit, Split, Waiting, find_waiting, split_exposed
 from traceread.model import ELEMENT_BYTES, IntColumn, Operation
@@ -195,6 +196,11 @@ class RankTable:
     def __repr__(self) -> str:
         named = f", rank {self.straggler.rank} is late" if self.straggler else ""
         return f"<RankTable {len(self.lines)} ranks, {self.split_count} of {len(self.waiting.split)} collectives split{named}>"
+
+    @property
+    def counts_steps(self) -> bool:
+        """Whether ranks were divided into steps; else each is one window, the whole capture."""
+        return not any(label == WHOLE for windows in self._windows for label, _, _ in windows)
 
     @property
     def split_count(self) -> int:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 from traceread.findings import Finding
-from traceread.measurements.steps import WHOLE, StepSource
+from traceread.measurements.steps import WHOLE
 from traceread.names import and_more, kernel_title, shorten
 from traceread.report import Report
 from traceread.reporters.document import Block, Listing, Paragraph, Tone
@@ -25,8 +25,8 @@ def fixes_sentence(report: Report) -> str:
     if not saving:
         return ""
     first, now = saving[0], report.fix_list.step_ns
-    whole = any(r.steps.source is StepSource.WHOLE_CAPTURE for r in report.ranks)
-    what = f'The first fix on the list ("{first.title}") would bring {"the capture" if whole else "a step"} to {_shorter(first, now)}'
+    one = "a step" if report.counts_steps else "the capture"
+    what = f'The first fix on the list ("{first.title}") would bring {one} to {_shorter(first, now)}'
     return f"{what}, the first {_NUMBERS[len(saving)]} to {_shorter(saving[-1], now)}." if len(saving) > 1 else f"{what}."
 
 

@@ -99,7 +99,8 @@ def headline(report: Report) -> tuple[str, ...]:
     late = report.rank_table.straggler
     fixed = fixes_sentence(report)
     rest = [fixed] if fixed else []
-    return (" ".join(said), *_loss_sentences(report, summary, critical), *(() if late is None else (straggler_sentence(late),)), *rest)
+    about_it = () if late is None else (straggler_sentence(late, report.counts_steps),)
+    return (" ".join(said), *_loss_sentences(report, summary, critical), *about_it, *rest)
 
 
 def _step_sentences(report: Report, summary: Summary, critical: RankReport) -> Iterator[str]:

@@ -27,13 +27,14 @@ _LATE_WITH = {
 }
 
 
-def straggler_sentence(s: Straggler) -> str:
-    """Which rank the others wait for, how long, and why it is late."""
+def straggler_sentence(s: Straggler, counts_steps: bool) -> str:
+    """Which rank the others wait for, how long, and why it is late; in steps, or in captures as a whole."""
     named = s.evidence and not _LAUNCH_CALL.match(s.evidence)
     evidence = f" ({shorten(row_title(s.evidence), 44)})" if named else ""
     mostly = "" if s.causes[0][1] == s.charged_ns else "mostly "
     why = f"; {mostly}" if s.cause is Cause.UNEXPLAINED else f", {mostly}because "
-    text = f"Rank {s.rank} holds the others up: they wait {percent(s.charged_ns, s.others_ns)} of their steps for it"
+    time = "steps" if counts_steps else "time"
+    text = f"Rank {s.rank} holds the others up: they wait {percent(s.charged_ns, s.others_ns)} of their {time} for it"
     text += f"{why}{_LATE_WITH[s.cause]}{evidence}."
     if s.kernels is not None:
         what = "The same kernels take" if s.kernels.everywhere else "Some of its kernels take"

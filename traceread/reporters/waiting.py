@@ -48,7 +48,7 @@ def ranks_document(report: Report, link_bytes_per_s: float | None = None, agains
 def rank_blocks(table: RankTable) -> tuple[Block, ...]:
     """The ranks side by side, and what their waiting is charged to."""
     found = [
-        Paragraph(straggler_sentence(table.straggler), Tone.STRONG) if table.straggler else None,
+        Paragraph(straggler_sentence(table.straggler, table.counts_steps), Tone.STRONG) if table.straggler else None,
         _rank_table(table),
         _lost_table(table),
     ]
@@ -64,7 +64,8 @@ def ranks_headline(report: Report) -> Iterator[str]:
     if len(report.ranks) < 2:
         exposed = table.communication.exposed_ns // max(table.lines[0].steps, 1)
         of = f" of {report.world_size}" if report.world_size else ""
-        yield f"Rank {report.ranks[0].rank}{of} is alone here: {duration(exposed)} a step of its communication is exposed, but whether it"
+        per = " a step" if table.counts_steps else ""
+        yield f"Rank {report.ranks[0].rank}{of} is alone here: {duration(exposed)}{per} of its communication is exposed, but whether it"
         yield "moves data or waits for other ranks one rank cannot tell. Load the other ranks as well."
         return
     if not table.split_count:
@@ -73,9 +74,10 @@ def ranks_headline(report: Report) -> Iterator[str]:
     bubbles = sum(ns for _, cause, ns in table.lost if cause is Cause.BUBBLE)
     share = percent(table.waiting_ns, table.window_ns)
     least = "at least " if any(line.lower_bound for line in table.lines) and not share.startswith("<") else ""
-    yield f"The {len(report.ranks)} ranks spend {least}{share} of their steps waiting for each other with nothing to hide it."
+    of = "steps" if table.counts_steps else "time"
+    yield f"The {len(report.ranks)} ranks spend {least}{share} of their {of} waiting for each other with nothing to hide it."
     if table.straggler is not None:
-        yield straggler_sentence(table.straggler)
+        yield straggler_sentence(table.straggler, table.counts_steps)
     elif table.waiting_ns and 2 * bubbles > table.waiting_ns:
         yield "Most of it is the pipeline's bubble."
     else:
@@ -98,7 +100,7 @@ def _rank_table(table: RankTable) -> Table | None:
     not_split = any(line.not_split_ns for line in shown)
     columns = [
         Column("rank", right=True),
-        Column("step", right=True),
+        Column("step" if table.counts_steps else "capture", right=True),
         Column("without waiting", right=True),
         Column("waits", right=True),
         Column("transfers", right=True),
@@ -108,7 +110,8 @@ def _rank_table(table: RankTable) -> Table | None:
         *(() if not_split else (Column("late because of", grows=True),)),  # there is no room for both; the table below says it too
     ]
     longest, middle = table.skew
-    note = f"per step; longest/median without waiting: {ratio(longest, middle)} ({_reading(longest, middle)})"
+    per = "per step; " if table.counts_steps else ""
+    note = f"{per}longest/median without waiting: {ratio(longest, middle)} ({_reading(longest, middle)})"
     if len(shown) < len(table.lines):
         note += f"; {plural(len(table.lines) - len(shown), 'more rank')} in --json and csv"
     return Table(tuple(columns), tuple(_rank_row(line, unit, not_split) for line in shown), note=note)
@@ -155,7 +158,9 @@ def _lost_table(table: RankTable) -> Table | None:
         rows.append(("other", "", duration(left, unit), percent(left, table.waiting_ns)))
     columns = (Column("late"), Column("because of"), Column("others wait", right=True), Column("share", right=True))
     total = ("sum", "", duration(table.waiting_ns, unit), percent(table.waiting_ns, table.waiting_ns))
-    return Table(columns, tuple(rows), title="waiting, over the used steps of all ranks", total=total)
+    return Table(
+        columns, tuple(rows), title=f"waiting, over the {'used steps' if table.counts_steps else 'captures'} of all ranks", total=total
+    )
 
 
 def operation_table(report: Report, link_bytes_per_s: float | None) -> Table | None:
@@ -180,7 +185,7 @@ def operation_table(report: Report, link_bytes_per_s: float | None) -> Table | N
         *((Column("of link", right=True),) if link_bytes_per_s else ()),
         Column("group", grows=True),
     )
-    notes = ["per step and rank; bus: bus bandwidth as in nccl-tests"]
+    notes = [f"per {'step and ' if table.counts_steps else ''}rank; bus: bus bandwidth as in nccl-tests"]
     if bounded:
         notes.append("≥: the time may hold waiting")
     small, sized = sum(o.small for o in table.operations), sum(o.sized for o in table.operations)

@@ -15,7 +15,8 @@ def what_if_document(report: Report, answer: WhatIf) -> Document:
     saving = answer.saving_ns
     difference = f"{duration(abs(saving))} ({percent(abs(saving), answer.step_ns)}) {'less' if saving > 0 else 'more'}"
     change = difference if saving else "the same"
-    said = f"With {' and '.join(left)} a step takes {duration(answer.step_ns_then)} instead of {duration(answer.step_ns)}: {change}."
+    one = "a step" if report.counts_steps else "the capture"
+    said = f"With {' and '.join(left)} {one} takes {duration(answer.step_ns_then)} instead of {duration(answer.step_ns)}: {change}."
     blocks = [Paragraph(said, Tone.STRONG)]
     if answer.trusted:
         met = f"to {part(answer.error)}" if answer.error else "exactly"

@@ -38,6 +38,16 @@ class JobFacts:
         """The critical rank."""
         return next(r for r in self.ranks if r.rank == self.critical)
 
+    @property
+    def a_step(self) -> str:
+        """What follows a mean: " a step", or "" where the capture names no steps."""
+        return " a step" if self.own.steps.name else ""
+
+    @property
+    def all_steps(self) -> str:
+        """What sums are over."""
+        return "the recorded steps" if self.own.steps.name else "the capture"
+
     def per_step(self, ns: int) -> int:
         """A sum over the critical rank's used steps as the mean of one."""
         count = max(len(self.own.used_windows), 1)

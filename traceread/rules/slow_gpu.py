@@ -45,8 +45,8 @@ def slow_gpu(job: JobFacts) -> Iterator[Finding]:
     yield Finding(
         title=f"the GPU of rank {straggler.rank} is slower than the others",
         loss=job.reduced(StepClass.COMPUTE, 1000 * typical // own),
-        why=f"its kernels take {ratio(own, typical)} times as long as the same kernels of the other ranks, {duration(lost)} a step more; "
-        f"the others waited {duration(straggler.charged_ns)} for it over the recorded steps.",
+        why=f"its kernels take {ratio(own, typical)} times as long as the same kernels of the other ranks, "
+        f"{duration(lost)}{job.a_step} more; the others waited {duration(straggler.charged_ns)} for it over {job.all_steps}.",
         evidence=job.evidence([k.name for k in job.own.kernels.rows[:3] if k.category == "compute"]),
         loss_ns=((StepClass.COMPUTE, lost),),
         recorded=False,

@@ -49,7 +49,7 @@ def slow_host(job: JobFacts) -> Iterator[Finding]:
         title=f"the host of rank {straggler.rank} launches more slowly than the others",
         loss=job.reduced(StepClass.LAUNCH_BOUND, keep),
         why=f"it takes {ratio(own, typical)} times as long from launch to launch as the other hosts ({duration(own)} against "
-        f"{duration(typical)}); the others waited {duration(straggler.charged_ns)} for it over the recorded steps.",
+        f"{duration(typical)}); the others waited {duration(straggler.charged_ns)} for it over {job.all_steps}.",
         evidence=job.evidence([straggler.evidence] if straggler.evidence else [job.own.kernels.rows[0].name]),
         loss_ns=((StepClass.LAUNCH_BOUND, lost),),
         recorded=False,

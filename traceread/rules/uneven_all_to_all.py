@@ -53,7 +53,7 @@ def uneven_all_to_all(job: JobFacts) -> Iterator[Finding]:
         return
     yield Finding(
         title="ranks wait for each other in the all-to-all",
-        why=f"a rank waits {duration(waited)} a step in the mean ({percent(waited, step)}), which even load would end{_loads(job)}.",
+        why=f"a rank waits {duration(waited)}{job.a_step} in the mean ({percent(waited, step)}), which even load would end{_loads(job)}.",
         ranks=tuple(r.rank for r in job.ranks),
         evidence=job.evidence([k.name for k in job.own.kernels.rows if k.category == "communication"][:3]),
     )
