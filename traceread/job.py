@@ -249,9 +249,7 @@ def _analyze_sources(task: _Task) -> _Done:
 
 
 def _prepared() -> None:
-    """Imports what analyses; np.unique asks for numpy.ma when it is first called."""
-    import numpy.ma  # noqa: F401
-
+    """Imports what analyses."""
     import traceread.report  # noqa: F401
     from traceread.rules import load_rules
 
