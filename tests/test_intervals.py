@@ -123,10 +123,10 @@ def test_longest_are_the_first_of_a_stable_sort(length, count):
 
 
 @given(st.lists(st.integers(0, 20), min_size=1, max_size=40), st.data())
-def test_last_reaching_is_the_last_row_that_ends_late_enough(end, data):
-    asked = data.draw(st.lists(st.tuples(st.integers(-1, len(end) - 1), st.integers(0, 25)), max_size=20))
-    found = intervals.last_reaching(np.array(end), *np.array(asked, np.int64).reshape(-1, 2).T)
-    assert found.tolist() == [max((i for i in range(at + 1) if end[i] >= least), default=-1) for at, least in asked]
+def test_last_reaching_is_the_last_that_is_large_enough(values, data):
+    asked = data.draw(st.lists(st.tuples(st.integers(-1, len(values) - 1), st.integers(0, 25)), max_size=20))
+    found = intervals.last_reaching(intervals.maxima_of(np.array(values)), *np.array(asked, np.int64).reshape(-1, 2).T)
+    assert found.tolist() == [max((i for i in range(at + 1) if values[i] >= least), default=-1) for at, least in asked]
 
 
 @pytest.mark.parametrize("size", [0, 5, 20_000])

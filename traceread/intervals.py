@@ -6,7 +6,7 @@ anything. The other functions take and return sets. Empty intervals vanish.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -109,7 +109,7 @@ def distinct(values: npt.NDArray[np.integer[Any]]) -> tuple[IntArray, npt.NDArra
     found = np.flatnonzero(there)
     position = np.empty(len(there), np.intp)
     position[found] = np.arange(len(found))
-    return found + low, position[values - low]
+    return found + low, position[values - low if low else values]
 
 
 def unique(values: npt.NDArray[np.integer[Any]]) -> IntArray:
@@ -135,15 +135,17 @@ def distinct_pairs(
 
 
 def _there(values: npt.NDArray[np.integer[Any]], sparse: int) -> tuple[int, npt.NDArray[np.bool_] | None]:
-    """The least of these values and, for each integer from it to the largest, whether it is among them.
+    """An integer and, for each from it to the largest of these values, whether it is among them.
 
     None where there are more than `sparse` integers for each value.
     """
     low, high = (int(values.min()), int(values.max())) if len(values) else (0, -1)
+    if low > 0 and high < sparse * len(values):
+        low = 0  # then they are positions as they are
     if high - low >= sparse * len(values):
         return low, None
     there = np.zeros(high - low + 1, bool)
-    there[values - low] = True
+    there[values - low if low else values] = True
     return low, there
 
 
@@ -155,16 +157,21 @@ def longest(length: IntArray, count: int) -> npt.NDArray[np.intp]:
     return at[np.argsort(-length[at], kind="stable")][:count]
 
 
-def last_reaching(end: IntArray, at: IntArray, least: IntArray) -> IntArray:
-    """For each of these rows the last one at or before it that ends no earlier than asked, -1 if none; shape of `at`.
-
-    By maxima of 2, 4, 8, ... rows: up to the smallest block that holds such a row, then down to the last one in it.
-    """
-    maxima = [end]
+def maxima_of(values: IntArray) -> list[IntArray]:
+    """The largest of each of these values, of each block of 2 of them, of 4, 8, ... until one block holds all."""
+    maxima = [values]
     while len(maxima[-1]) > 1:
         wide = maxima[-1]
         paired = np.maximum(wide[:-1:2], wide[1::2])
         maxima.append(np.append(paired, wide[-1]) if len(wide) % 2 else paired)
+    return maxima
+
+
+def last_reaching(maxima: Sequence[IntArray], at: IntArray, least: IntArray) -> IntArray:
+    """For each of these positions the last one at or before it with at least such a value, -1 if none; shape of `at`.
+
+    Up the `maxima_of` the values to the smallest block that holds one, then down to the last one in it.
+    """
     block, level = at.astype(np.int64), np.full(len(at), -1)
     left = np.flatnonzero(block >= 0)
     for i, highest in enumerate(maxima):

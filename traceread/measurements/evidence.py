@@ -21,6 +21,8 @@ _FRAME = re.compile(r"^(?P<file>.+?)\((?P<line>\d+)\): (?P<function>.+)$")
 _NOT_USER_CODE = re.compile(r"(^|/)(torch/|site-packages/|dist-packages/|lib/python[\d.]*/|<frozen |<string>)")
 _GARBAGE = re.compile(r"(?<![a-z])(gc|garbage)(?![a-z])", re.IGNORECASE)
 _ENCLOSING = 6
+_BLOCK = 256
+"""Ranges that are skipped together where all of them have ended."""
 
 ROUNDING_NS = 1_000
 """Times of old PyTorch traces are whole microseconds, start and duration rounded each by itself."""
@@ -171,16 +173,24 @@ def _piece_names(trace: Trace, idle: Idle, piece: int, thread: int) -> list[str]
 def _covering(trace: Trace, thread: int, start: int, end: int, kinds: tuple[RangeKind, ...]) -> list[str]:
     """Names of the ranges of one thread that cover an interval, outermost first."""
     r = trace.ranges
-    mine = np.flatnonzero(r.end_ns[: np.searchsorted(r.start_ns, start, side="right")] >= end)
-    mine = mine[(r.thread[mine] == thread) & np.isin(r.kind[mine], [int(k) for k in kinds])]
-    return [trace.names[code] for code in r.name[mine].tolist()]
+    begun = int(np.searchsorted(r.start_ns, start, side="right"))
+    blocks = np.flatnonzero(_latest_ends(trace)[: -(-begun // _BLOCK)] >= end)
+    near = (blocks[:, np.newaxis] * _BLOCK + np.arange(_BLOCK)).reshape(-1)
+    near = near[: np.searchsorted(near, begun)]
+    mine = near[(r.end_ns[near] >= end) & (r.thread[near] == thread)]
+    return [trace.names[code] for code, kind in zip(r.name[mine].tolist(), r.kind[mine].tolist(), strict=True) if kind in kinds]
+
+
+def _latest_ends(trace: Trace) -> IntColumn:
+    """The latest end of each block of ranges."""
+    if trace not in _known_ends:
+        _known_ends[trace] = np.maximum.reduceat(trace.ranges.end_ns, np.arange(0, len(trace.ranges), _BLOCK))
+    return _known_ends[trace]
 
 
 def _collections(trace: Trace, start: IntColumn, end: IntColumn) -> npt.NDArray[np.int64]:
     """For each interval the range of the garbage collection that fills most of it, on any thread, for it stops all of them; -1: none."""
-    r = trace.ranges
-    named = np.array([_GARBAGE.search(name) is not None for name in trace.names], bool)
-    collections = np.flatnonzero(named[r.name] & np.isin(r.kind, (int(RangeKind.ANNOTATION), int(RangeKind.PYTHON))))
+    r, collections = trace.ranges, _collection_ranges(trace)
     if not len(collections):
         return np.full(len(start), -1)
     middle = start + (end - start) // 2  # what fills most of an interval holds its middle
@@ -188,6 +198,16 @@ def _collections(trace: Trace, start: IntColumn, end: IntColumn) -> npt.NDArray[
     one = collections[np.maximum(last, 0)]
     filled = np.minimum(r.end_ns[one], end) - np.maximum(r.start_ns[one], start)
     return np.where((last >= 0) & (2 * filled >= end - start), one, -1)
+
+
+def _collection_ranges(trace: Trace) -> npt.NDArray[np.int64]:
+    """The annotations and Python frames that are garbage collections."""
+    if trace not in _known_collections:
+        r = trace.ranges
+        named = np.array([_GARBAGE.search(name) is not None for name in trace.names], bool)
+        rows = np.flatnonzero(named[r.name]) if named.any() else np.empty(0, np.int64)
+        _known_collections[trace] = rows[(r.kind[rows] == RangeKind.ANNOTATION) | (r.kind[rows] == RangeKind.PYTHON)]
+    return _known_collections[trace]
 
 
 def open_ranges(trace: Trace, thread: int, at: int, kinds: tuple[RangeKind, ...]) -> tuple[str, ...]:
@@ -255,15 +275,15 @@ def ops_around(trace: Trace, steps: Steps, thread: npt.NDArray[np.int32], at: In
     label = np.array([name in labels for name in trace.names], bool)
     result = np.full(len(at), -1, np.int64)
     for one in intervals.unique(thread).tolist():
-        start, end, code, aten = _ops_of(trace, one)
+        start, ends, code, aten = _ops_of(trace, one)
         mine = np.flatnonzero(thread == one)
         if not len(start):
             continue
-        innermost = intervals.last_reaching(end, np.searchsorted(start, at[mine], side="right") - 1, at[mine] + 1)
+        innermost = intervals.last_reaching(ends, np.searchsorted(start, at[mine], side="right") - 1, at[mine] + 1)
         called = np.flatnonzero((innermost >= 0) & aten[innermost])
         while len(called):
             inner = innermost[called]
-            above = intervals.last_reaching(end, inner - 1, _enough(start[inner], end[inner]))
+            above = intervals.last_reaching(ends, inner - 1, _enough(start[inner], ends[0][inner]))
             by_aten = (above >= 0) & aten[above]
             called = called[by_aten]
             innermost[called] = above[by_aten]
@@ -274,19 +294,22 @@ def ops_around(trace: Trace, steps: Steps, thread: npt.NDArray[np.int32], at: In
     return result
 
 
-_Ops = tuple[IntColumn, IntColumn, CodeColumn, npt.NDArray[np.bool_]]
-_known_ops: WeakKeyDictionary[Trace, dict[int, _Ops]] = WeakKeyDictionary()  # asked for again and again, and forgotten with the trace
+_Ops = tuple[IntColumn, list[IntColumn], CodeColumn, npt.NDArray[np.bool_]]
+# asked for again and again, and forgotten with the trace
+_known_ops: WeakKeyDictionary[Trace, dict[int, _Ops]] = WeakKeyDictionary()
+_known_ends: WeakKeyDictionary[Trace, IntColumn] = WeakKeyDictionary()
+_known_collections: WeakKeyDictionary[Trace, npt.NDArray[np.int64]] = WeakKeyDictionary()
 
 
 def _ops_of(trace: Trace, thread: int) -> _Ops:
-    """Start, end, name code and whether it is one of aten, of the ops and annotations of a thread in order."""
+    """Start, maxima of the ends, name code and whether it is one of aten, of the ops and annotations of a thread in order."""
     known = _known_ops.setdefault(trace, {})
     if thread not in known:
         r = trace.ranges
         rows = np.flatnonzero((r.thread == thread) & ((r.kind == RangeKind.OP) | (r.kind == RangeKind.ANNOTATION)))
         start, end, code = r.start_ns[rows], r.end_ns[rows], r.name[rows]
         aten = np.array([name.startswith("aten::") for name in trace.names], bool)[code]
-        known[thread] = (start, end, code, aten)
+        known[thread] = (start, intervals.maxima_of(end), code, aten)
     return known[thread]
 
 

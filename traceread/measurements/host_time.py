@@ -111,19 +111,17 @@ class HostRows:
         return self._timelines[thread]
 
     def _timeline(self, thread: int) -> Timeline:
-        rows = self.of_thread(thread)
-        opens = rows[self.opens[rows]]
         rows = np.concatenate((self._blocking(thread), self._anywhere))
         parts: list[tuple[int, Intervals, npt.NDArray[np.int64]]] = []
         for blocker in (b for b in Blocker if b is not Blocker.NONE):
             parts.append((blocker, *self._merged(rows[self.blocker[rows] == blocker])))
-        parts.append((EXECUTING, self._covered(opens), np.empty(0, np.int64)))
+        parts.append((EXECUTING, self._executing(thread), np.empty(0, np.int64)))
         parts = [part for part in parts if len(part[1].start)]
         if not parts:
             return Timeline(np.empty(0, np.int64), np.full(1, SILENT, np.uint8), np.full(1, -1))
         at = intervals.edges(these for _, these, _ in parts)
         state = np.full(len(at) + 1, SILENT, np.uint8)
-        source = np.full(len(at) + 1, -1, opens.dtype)
+        source = np.full(len(at) + 1, -1, self.of_thread(thread).dtype)
         for code, these, rows_of in reversed(parts):
             first = np.searchsorted(at, these.start)
             count = np.searchsorted(at, these.end) - first
@@ -132,11 +130,25 @@ class HostRows:
             source[inside] = np.repeat(rows_of, count) if len(rows_of) else -1
         return Timeline(at, state, source)
 
-    def _covered(self, rows: npt.NDArray[np.int64]) -> Intervals:
-        """The union of these rows of one thread: of the calls, of the ranges, then of both, since each are in order of time."""
-        calls = int(np.searchsorted(rows, rows.dtype.type(len(self.trace.calls))))
-        parts = [intervals.union(self.start[part], self.end[part]) for part in (rows[:calls], rows[calls:]) if len(part)]
-        return intervals.union(*map(np.concatenate, zip(*parts, strict=True))) if parts else intervals.EMPTY
+    @cached_property
+    def _known_executing(self) -> dict[int, Intervals]:
+        return {}
+
+    def _executing(self, thread: int) -> Intervals:
+        """When one thread has a call or op open: of the calls, of the ranges, then of both, since each are in order of time."""
+        if thread not in self._known_executing:
+            rows = self.of_thread(thread)
+            rows = rows[self.opens[rows]]
+            calls = int(np.searchsorted(rows, rows.dtype.type(len(self.trace.calls))))
+            parts = [intervals.union(self.start[part], self.end[part]) for part in (rows[:calls], rows[calls:])]
+            self._known_executing[thread] = intervals.union(*map(np.concatenate, zip(*parts, strict=True)))
+        return self._known_executing[thread]
+
+    def silence(self, thread: int, start: int, end: int) -> Intervals:
+        """When one thread has no call and no op open and nothing of its own blocks it, between two instants."""
+        executing, rows = self._executing(thread), self._blocking(thread)
+        begins, ends = np.concatenate((executing.start, self.start[rows])), np.concatenate((executing.end, self.end[rows]))
+        return intervals.gaps(intervals.union(begins, ends), start, end)
 
     def _merged(self, rows: npt.NDArray[np.int64]) -> tuple[Intervals, npt.NDArray[np.int64]]:
         """The union of these rows and, for each interval of it, the row that begins it."""
@@ -154,9 +166,18 @@ class HostRows:
 
     def frame_edges(self, thread: int) -> IntColumn:
         """Sorted instants at which a Python frame of one thread begins or ends."""
-        rows = self.of_thread(thread)
-        rows = rows[self.frame[rows]]
-        return intervals.unique(np.concatenate((self.start[rows], self.end[rows])))
+        if thread not in self._known_frame_edges:
+            rows = self._frames[self.thread[self._frames] == thread]
+            self._known_frame_edges[thread] = intervals.unique(np.concatenate((self.start[rows], self.end[rows])))
+        return self._known_frame_edges[thread]
+
+    @cached_property
+    def _known_frame_edges(self) -> dict[int, IntColumn]:
+        return {}
+
+    @cached_property
+    def _frames(self) -> npt.NDArray[np.int64]:
+        return np.flatnonzero(self.frame)
 
 
 def host_rows(trace: Trace, launches: Launches, host_names: HostNames) -> HostRows:

@@ -137,9 +137,7 @@ def sum_kernels(trace: Trace, steps: Steps, busy: Busy) -> KernelTable:
     hidden_under = {
         Category.COMPUTE: intervals.EMPTY,
         Category.COMMUNICATION: busy.compute,
-        Category.COPY: intervals.union(
-            np.concatenate((busy.compute.start, busy.communication.start)), np.concatenate((busy.compute.end, busy.communication.end))
-        ),
+        Category.COPY: busy.compute_or_communication,
     }
     exposed = np.zeros(len(codes), np.int64)
     category = a.category[first]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import cached_property
+
 import numpy as np
 import numpy.typing as npt
 
@@ -26,7 +28,7 @@ class Launches:
     thread: npt.NDArray[np.int32]
     owners: npt.NDArray[np.int64]
 
-    @property
+    @cached_property
     def known(self) -> npt.NDArray[np.bool_]:
         """True for activities with a launch record."""
         return self.call >= 0

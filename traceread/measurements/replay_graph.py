@@ -238,6 +238,8 @@ def _states(timeline: Timeline, start: int, end: int) -> tuple[IntColumn, IntCol
 
 def _pieces(these: Intervals, at: npt.NDArray[np.int64]) -> Intervals:
     """The intervals, which do not overlap, cut at instants and where they touch."""
+    if not len(at):
+        return Intervals(these.start[these.end > these.start], these.end[these.end > these.start])
     edges = np.sort(np.concatenate((these.start, these.end, at)))
     edges = edges[np.append(True, np.diff(edges) > 0)]
     inside = intervals.covered(intervals.union(these.start, these.end), edges[:-1], edges[1:]) > 0

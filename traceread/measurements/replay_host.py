@@ -7,7 +7,6 @@ import numpy.typing as npt
 
 from traceread import intervals
 from traceread.categories.host import Blocker
-from traceread.intervals import Intervals
 from traceread.measurements.host_time import HostRows
 from traceread.measurements.launches import Launches
 from traceread.measurements.steps import Steps, launched_before_capture
@@ -154,7 +153,7 @@ def _givers(start: IntColumn, end: IntColumn, thread: npt.NDArray[np.int32], sin
         at = np.searchsorted(end[by_end], start[mine], side="right") - 1
         mine, at = mine[at >= 0], at[at >= 0]
         latest = by_end[at]
-        silent = _silence(rows, one, int(since.min()), int(end.max()))
+        silent = rows.silence(one, int(since.min()), int(end.max()))
         if not len(silent.start):
             continue
         at = np.searchsorted(silent.start, end[latest], side="left") - 1
@@ -163,13 +162,6 @@ def _givers(start: IntColumn, end: IntColumn, thread: npt.NDArray[np.int32], sin
         waited &= (start[latest] >= quiet_since) & (latest < mine)
         giver[mine[waited]] = latest[waited]
     return giver
-
-
-def _silence(rows: HostRows, thread: int, start: int, end: int) -> Intervals:
-    """When a thread has no call and no op open and nothing of its own blocks it, between two instants."""
-    own = rows.open_between(thread, start, end)
-    own = own[rows.opens[own] | (rows.blocker[own] != Blocker.NONE)]
-    return intervals.gaps(intervals.union(rows.start[own], rows.end[own]), start, end)
 
 
 def _in_flight(trace: Trace, launches: Launches, origin: int) -> IntColumn:

@@ -384,7 +384,7 @@ class Facts:
         """Host rows of the ranges of these kinds whose name holds the pattern, in used steps and what leads in."""
         asked = (pattern, tuple(kinds))
         if asked not in self._ranges_named:
-            found = np.concatenate([self._begun_ranges[kind].holding(pattern, self.trace.names) for kind in kinds])
+            found = np.concatenate([self._begun_ranges(kind).holding(pattern, self.trace.names) for kind in kinds])
             self._ranges_named[asked] = len(self.trace.calls) + np.sort(found, kind="stable")
         return self._ranges_named[asked]
 
@@ -392,12 +392,17 @@ class Facts:
     def _ranges_named(self) -> dict[tuple[str, tuple[RangeKind, ...]], IntColumn]:
         return {}
 
+    def _begun_ranges(self, kind: RangeKind) -> _Named:
+        """The ranges of a kind that begin in used steps and what leads in."""
+        if kind not in self._ranges_of_kind:
+            r = self.trace.ranges
+            rows = np.flatnonzero(r.kind == kind)
+            self._ranges_of_kind[kind] = _Named.of(rows[intervals.holds(self._replayed_host, r.start_ns[rows])], r.name)
+        return self._ranges_of_kind[kind]
+
     @cached_property
-    def _begun_ranges(self) -> dict[RangeKind, _Named]:
-        """The ranges of each kind that begin in used steps and what leads in."""
-        r = self.trace.ranges
-        begun = intervals.holds(self._replayed_host, r.start_ns)
-        return {kind: _Named.of(np.flatnonzero(begun & (r.kind == kind)), r.name) for kind in RangeKind}
+    def _ranges_of_kind(self) -> dict[RangeKind, _Named]:
+        return {}
 
     def calls_named(self, pattern: str) -> IntColumn:
         """Host rows of the calls whose name holds the pattern, in used steps and what leads in."""
@@ -480,10 +485,7 @@ class Facts:
         hiding = {
             Category.COMPUTE: intervals.EMPTY,
             Category.COMMUNICATION: self.busy.compute,
-            Category.COPY: intervals.union(
-                np.concatenate((self.busy.compute.start, self.busy.communication.start)),
-                np.concatenate((self.busy.compute.end, self.busy.communication.end)),
-            ),
+            Category.COPY: self.busy.compute_or_communication,
         }
         for category, under in hiding.items():
             rows = np.flatnonzero(a.category == category)
