@@ -229,14 +229,16 @@ def _analyze_sources(task: _Task) -> _Done:
     request = task.request
     if request.version not in ("", __version__):
         raise ClusterError(f"a worker has traceread {__version__}, this is {request.version}", f"pip install traceread=={request.version}")
+    if request.kernels:
+        Patterns.load(request.kernels)  # what is wrong with them is said before anything is read
     meanwhile(_prepared)
-    patterns = Patterns.load(request.kernels)
     read = [(source, discover.read(source, request.read)) for source in task.sources]
     from traceread.report import analyze_trace  # now: a part of the files is read while it is imported
 
     outlines = tuple((source, [outline(trace) for trace in traces]) for source, traces in read)
     traces, _ = discover.ranked(read, numbers=task.numbers)
     del read
+    patterns = Patterns.load(request.kernels)
     reports = []
     while traces:
         if request.ranks is not None and traces[0].rank not in request.ranks:
@@ -249,11 +251,12 @@ def _analyze_sources(task: _Task) -> _Done:
 
 
 def _prepared() -> None:
-    """Imports what analyses."""
+    """Imports what analyses, and reads the shipped patterns."""
     import traceread.report  # noqa: F401
     from traceread.rules import load_rules
 
     load_rules()
+    Patterns.load()
 
 
 def _with_progress(task: _Task, before: int, size: int, total: int) -> _Task:
