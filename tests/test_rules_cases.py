@@ -2,6 +2,7 @@ import pytest
 from rule_cases import RIGHT, SILENT, busy, loop
 from scripting import MS, US, CopyKind
 
+from traceread.model import Device
 from traceread.rules import load_rules
 from traceread.rules.checking import check_rank
 
@@ -40,6 +41,13 @@ def test_copies_to_the_host_are_checked_as_such():
     script = loop(lambda s, n: (busy(s, 4), s.copy(2 * MS, CopyKind.DEVICE_TO_HOST), busy(s, 4)))
     [finding] = listed(script, "exposed-copy")[0]
     assert (finding.title, "batch" in finding.confirm) == ("copies to the host run alone", False)
+
+
+@pytest.mark.parametrize(("name", "said"), [("NVIDIA A100-SXM4-80GB", False), ("Another GPU", True)])
+def test_a_finding_without_a_saving_says_why(name, said):
+    [finding] = [f for f in RIGHT["fp32-matmul"]().report(device=Device(0, name)).findings if f.rule == "fp32-matmul"]
+    assert (finding.saving_ns is None) == said
+    assert finding.why.endswith("What it would save is not said: the peaks of this GPU are not known.") == said
 
 
 def test_every_rule_has_a_case_and_a_look_alike():

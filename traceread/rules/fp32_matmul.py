@@ -58,7 +58,8 @@ def fp32_matmul(facts: Facts) -> Iterator[Finding]:
     yield Finding(
         title=f"{_what(facts, which)} run in full fp32",
         loss=kernels if known else Loss(activities=kernels.activities, ns=facts.exposed_ns[kernels.activities]),
-        why=f"{facts.mean(spent)} ({percent(spent, facts.total_ns)}) are fp32 products or convolutions that do not use tensor cores.",
+        why=f"{facts.mean(spent)} ({percent(spent, facts.total_ns)}) are fp32 products or convolutions that do not use tensor cores."
+        + ("" if known else " What it would save is not said: the peaks of this GPU are not known."),
         recorded=not known,
         confirm="Parameters and inputs have dtype float32 and no autocast is active." if old else "",
         fix=_FP16_ALONE if old else "",
