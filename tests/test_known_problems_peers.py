@@ -23,7 +23,6 @@ from kineto_builder import HOST_PID, MAIN, Kineto, exact
 from nsys_builder import SCHEMAS, NsysExport
 
 import traceread
-from traceread import job
 from traceread.cli import main
 from traceread.engine import Workers
 from traceread.measurements.classes import CLASSES
@@ -713,8 +712,7 @@ def test_ranks_are_read_one_after_the_other_and_let_go(tmp_path, monkeypatch):
         at_once.append(sum(1 for rank in read if rank() is not None))
         return analyze_trace(trace, *arguments)
 
-    analyze_trace = job.analyze_trace
-    monkeypatch.setattr(job, "analyze_trace", seen)
+    monkeypatch.setattr("traceread.report.analyze_trace", seen)
     report = traceread.analyze(four_ranks(tmp_path))
     assert [r.rank for r in report.ranks] == [0, 1, 2, 3]
     assert at_once == [1, 1, 1, 1]
