@@ -11,6 +11,7 @@ from traceread.comparison import ReportDiff
 from traceread.comparison.classes import ClassChange
 from traceread.comparison.noise import Verdict
 from traceread.errors import SelectionError
+from traceread.figures.floating_bars import FloatingBar, plot_floating_bars
 from traceread.figures.labels import exact, label
 from traceread.figures.theme import COLORS, NEUTRAL, empty_figure, hidden, make_figure
 from traceread.intervals import Intervals
@@ -45,7 +46,7 @@ def plot_difference(diff: ReportDiff, dark: bool = False) -> Figure:
     if rest:
         rows.append((f"{_sign(rest)} other", *_floating(at, rest), {"color": NEUTRAL}, exact(abs(rest))))
     rows.append(("<b>after</b>", 0, after, {"color": NEUTRAL}, exact(after)))
-    return _bars(rows, max(before, after), _title(diff), dark)
+    return plot_floating_bars([_bar(*row, before) for row in rows], max(before, after), _title(diff), dark)
 
 
 def plot_side_by_side(before: Report, after: Report, step: str | None = None, dark: bool = False) -> Figure:
@@ -109,35 +110,9 @@ def _title(diff: ReportDiff) -> str:
     return f"{verdict[0].upper()}{verdict[1:]}: {duration(diff.step.before_ns)} → {duration(diff.step.after_ns)}"
 
 
-def _bars(rows: list[tuple[str, int, int, dict[str, Any], str]], whole: int, title: str, dark: bool) -> Figure:
-    scale, unit = unit_for(whole)
-    ticks = [name for name, *_ in rows]
-    traces = [
-        {
-            "type": "bar",
-            "orientation": "h",
-            "y": [name],
-            "base": [start / scale],
-            "x": [length / scale],
-            "marker": marker,
-            "text": [f"{'' if name.startswith('<b>') else name[0]}{duration(length)}, {percent(length, rows[0][2])}"],
-            "textposition": "outside",
-            "cliponaxis": False,
-            "hovertext": [f"{name}<br>{hover}"],
-            "hoverinfo": "text",
-            "showlegend": False,
-        }
-        for name, start, length, marker, hover in rows
-    ]
-    return make_figure(
-        traces,
-        title=title,
-        height=100 + 36 * len(rows),
-        dark=dark,
-        barmode="overlay",
-        xaxis={"ticksuffix": f" {unit}", "range": [0, 1.25 * whole / scale]},
-        yaxis={"type": "category", "autorange": "reversed", "categoryorder": "array", "categoryarray": ticks, "showgrid": False},
-    )
+def _bar(name: str, start: int, length: int, marker: dict[str, Any], hover: str, before: int) -> FloatingBar:
+    sign = "" if name.startswith("<b>") else name[0]
+    return FloatingBar(name, start, length, marker, f"{sign}{duration(length)}, {percent(length, before)}", hover)
 
 
 # Steps under one another.

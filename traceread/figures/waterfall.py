@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from traceread.figures.floating_bars import FloatingBar, plot_floating_bars
 from traceread.figures.labels import exact
-from traceread.figures.theme import COLORS, NEUTRAL, empty_figure, hidden, make_figure
+from traceread.figures.theme import COLORS, NEUTRAL, empty_figure, hidden
 from traceread.measurements.classes import StepClass
 from traceread.measurements.efficiency import Efficiency
 from traceread.measurements.reconciliation import Part
-from traceread.units import duration, part, percent, unit_for
+from traceread.units import duration, part, percent
 
 if TYPE_CHECKING:
     from plotly.graph_objects import Figure
@@ -49,35 +50,9 @@ def plot_waterfall(efficiency: Efficiency, dark: bool = False) -> Figure:
     else:
         rows.append(("<b>computing</b>", 0, model, {"color": COLORS[StepClass.COMPUTE]}))
         title = f"From the measured step to computing alone: {duration(found.whole_ns)} to {duration(model)}"
-    return _bars(rows, found.whole_ns, title, dark)
+    return plot_floating_bars([_bar(*row, found.whole_ns) for row in rows], found.whole_ns, title, dark)
 
 
-def _bars(rows: list[tuple[str, int, int, dict[str, Any]]], whole: int, title: str, dark: bool) -> Figure:
-    scale, unit = unit_for(whole)
-    ticks = [name for name, *_ in rows]
-    traces = [
-        {
-            "type": "bar",
-            "orientation": "h",
-            "y": [name],
-            "base": [start / scale],
-            "x": [length / scale],
-            "marker": marker,
-            "text": [f"{duration(length)}, {percent(length, whole)}"],
-            "textposition": "outside",
-            "cliponaxis": False,
-            "hovertext": [f"{name}<br>{exact(length)}, {percent(length, whole)} of the step"],
-            "hoverinfo": "text",
-            "showlegend": False,
-        }
-        for name, start, length, marker in rows
-    ]
-    return make_figure(
-        traces,
-        title=title,
-        height=100 + 36 * len(rows),
-        dark=dark,
-        barmode="overlay",
-        xaxis={"ticksuffix": f" {unit}", "range": [0, 1.25 * whole / scale]},
-        yaxis={"type": "category", "autorange": "reversed", "categoryorder": "array", "categoryarray": ticks, "showgrid": False},
-    )
+def _bar(name: str, start: int, length: int, marker: dict[str, Any], whole: int) -> FloatingBar:
+    share = percent(length, whole)
+    return FloatingBar(name, start, length, marker, f"{duration(length)}, {share}", f"{exact(length)}, {share} of the step")
