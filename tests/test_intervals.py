@@ -102,6 +102,15 @@ def test_unique_is_that_of_numpy(values):
     assert intervals.unique(column).tolist() == np.unique(column).tolist()
 
 
+def test_large_tables_are_not_sparse(monkeypatch):
+    monkeypatch.setattr(intervals, "_LARGEST", 8)
+    sparse, dense = np.array([3, 33, 3, 33]), np.array([3, 13, 3, 13])
+    assert intervals._there(sparse, 64)[1] is None
+    assert intervals._there(dense, 64)[1] is not None
+    assert intervals.unique(sparse).tolist() == [3, 33]
+    assert [part.tolist() for part in intervals.distinct(sparse)] == [[3, 33], [0, 1, 0, 1]]
+
+
 @given(st.lists(st.tuples(st.integers(-1, 3), st.integers(-1, 3) | st.just(2**40)), max_size=30))
 def test_distinct_pairs_are_sorted_with_their_inverse(rows):
     pairs = np.array(rows, np.int64).reshape(-1, 2)

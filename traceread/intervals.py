@@ -31,6 +31,8 @@ _FEW = 1 << 12
 """Numbers that are sorted sooner than looked up."""
 _SPARSE = 16
 """A table of positions with so many entries for each number is quicker than sorting the numbers; one of flags with four times as many."""
+_LARGEST = 1 << 26
+"""Entries of a table that may be sparse; a larger one has at most four for each number, or it would be most of the memory."""
 
 EMPTY = Intervals(np.empty(0, np.int64), np.empty(0, np.int64))
 
@@ -137,12 +139,12 @@ def distinct_pairs(
 def _there(values: npt.NDArray[np.integer[Any]], sparse: int) -> tuple[int, npt.NDArray[np.bool_] | None]:
     """An integer and, for each from it to the largest of these values, whether it is among them.
 
-    None where there are more than `sparse` integers for each value.
+    None where there are more than `sparse` integers for each value, or too many.
     """
     low, high = (int(values.min()), int(values.max())) if len(values) else (0, -1)
     if low > 0 and high < sparse * len(values):
         low = 0  # then they are positions as they are
-    if high - low >= sparse * len(values):
+    if high - low >= sparse * len(values) or high - low > max(_LARGEST, 4 * len(values)):
         return low, None
     there = np.zeros(high - low + 1, bool)
     there[values - low if low else values] = True

@@ -158,7 +158,8 @@ def _recorded_waits(trace: Trace, launches: Launches, work: Work) -> Edges:
     launched = launches.start_ns[work.activity]
     has_launch = launches.known[work.activity]
     sources, targets = [], []
-    for one, of in np.unique(np.stack((waits.stream, waits.event_stream), axis=1), axis=0).tolist():
+    streams, events, _ = intervals.distinct_pairs(waits.stream, waits.event_stream)
+    for one, of in zip(streams.tolist(), events.tolist(), strict=True):
         mine = np.flatnonzero((waits.stream == one) & (waits.event_stream == of))
         own = np.flatnonzero((stream == one) & has_launch)
         other = np.flatnonzero((stream != one) & ((stream == of) | (of < 0)) & has_launch)

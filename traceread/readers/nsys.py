@@ -9,9 +9,6 @@ from __future__ import annotations
 
 import re
 import shlex
-import shutil
-import subprocess
-import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -68,6 +65,10 @@ def exported(report: Path, timeout_s: float) -> Iterator[Path]:
 
     Raises InputError if there is no `nsys` on PATH, or it fails or takes longer than `timeout_s`.
     """
+    import shutil  # these three: exports do without
+    import subprocess
+    import tempfile
+
     command = shlex.join(["nsys", *_EXPORT, "-o", str(report.with_suffix(".sqlite")), str(report)])
     nsys = shutil.which("nsys")
     if nsys is None:

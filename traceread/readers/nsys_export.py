@@ -13,6 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from traceread.errors import CorruptTrace, UnsupportedSchema
+from traceread.intervals import unique
 from traceread.model import Activities, Calls, CodeColumn, IntColumn, Ranges, Table
 from traceread.readers.sqlite import Among, Database
 
@@ -118,7 +119,7 @@ def process_of(ids: IntColumn) -> IntColumn:
 
 def processes_of(threads: IntColumn) -> list[int]:
     """Global process ids of these global thread ids, each once; not those that were not recorded."""
-    return [process for process in np.unique(process_of(present(threads))).tolist() if process != NO_PROCESS]
+    return [process for process in unique(process_of(unique(threads))).tolist() if process != NO_PROCESS]
 
 
 def pid_of(process: int) -> int:
@@ -145,19 +146,6 @@ def distinct(ids: IntColumn) -> tuple[IntColumn, IntColumn]:
     position = np.empty(len(present), np.int64)
     position[values] = np.arange(len(values))
     return values + low, position[ids - low]
-
-
-def present(ids: IntColumn) -> IntColumn:
-    """The distinct ids in order; as `np.unique(ids)`, which hashes: slow for millions of rows, slower the more distinct ones there are."""
-    if not len(ids):
-        return ids
-    low, high = int(ids.min()), int(ids.max())
-    if high - low <= 8 * len(ids) + (1 << 12):
-        seen = np.zeros(high - low + 1, bool)
-        seen[ids - low] = True
-        return (np.flatnonzero(seen) + low).astype(ids.dtype)
-    ordered = np.sort(ids)
-    return ordered[np.concatenate(([True], ordered[1:] != ordered[:-1]))]
 
 
 def stacked(kind: type[T], tables: Iterable[T]) -> T:

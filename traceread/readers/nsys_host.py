@@ -9,6 +9,7 @@ from typing import TypeVar
 import numpy as np
 import numpy.typing as npt
 
+from traceread.intervals import unique
 from traceread.model import (
     NOT_RECORDED,
     ByteColumn,
@@ -37,7 +38,6 @@ from traceread.readers.nsys_export import (
     in_order,
     of_processes,
     pid_of,
-    present,
     process_of,
     processes_of,
     stacked,
@@ -197,7 +197,7 @@ def _on_gpu(rows: _NvtxRows, domains: Sequence[tuple[int, int, str]], calls: Cal
     Tracing by NCCL itself (nsys 2025.6 and later) writes what its channels did as ranges with GPU times. What NCCL writes on
     a thread that calls CUDA is a host range.
     """
-    calling = present(calls.thread)
+    calling = unique(calls.thread)
     processes = frozenset(processes_of(calling))
     asked = sorted({(thread & ~THREAD_BITS, domain) for thread, domain, name in domains if name.upper().startswith("NCCL")})
     found = np.zeros(len(rows), bool)
@@ -240,7 +240,7 @@ def overheads(export: Export, processes: Sequence[int]) -> RangeRows:
         rows = export.rows(table, {"globalTid": -1, "nameId": -1, "overheadType": 0}, of_processes(processes))
         types = np.where(np.isin(rows["overheadType"], list(_OVERHEADS)), rows["overheadType"], 0)
         keys, position = distinct(np.maximum(rows["nameId"], -1) * 16 + types)
-        strings = export.db.strings("StringIds", np.unique(keys // 16))
+        strings = export.db.strings("StringIds", unique(keys // 16))
         named = [_overhead(strings.get(key // 16), key % 16) for key in keys.tolist()]
         names = np.array([export.code(name) for name, _ in named], np.int32)
         kind = np.array([-1 if kind is None else kind for _, kind in named], np.int16)[position]
@@ -277,7 +277,7 @@ def thread_names(export: Export, threads: IntColumn) -> dict[int, str]:
 
 def threads_of(calls: CallRows, ranges: RangeRows) -> IntColumn:
     """The global thread ids in these tables, each once."""
-    return np.union1d(present(calls.thread), present(ranges.thread))
+    return unique(np.concatenate((unique(calls.thread), unique(ranges.thread))))
 
 
 def _of_process(rows: Rows_, process: int) -> Rows_:

@@ -9,6 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from traceread.errors import CorruptTrace, Notice
+from traceread.intervals import unique
 from traceread.model import NOT_RECORDED, Activities, ActivityKind, Device, IntColumn
 from traceread.readers.nsys_export import (
     GRAPH_TRACE,
@@ -18,7 +19,6 @@ from traceread.readers.nsys_export import (
     THREAD_BITS,
     Export,
     pid_of,
-    present,
     process_of,
     processes_of,
 )
@@ -67,8 +67,8 @@ class Environment:
 def owners(export: Export, activities: Activities, gpu_process: IntColumn, calls: CallRows) -> list[tuple[int, int]]:
     """(process, device) of each trace: those with GPU rows, else the processes that launched work, on an unknown device."""
     pairs: list[tuple[int, int]] = []
-    for process in present(gpu_process).tolist():
-        devices = present(activities.device[gpu_process == process]).tolist()
+    for process in unique(gpu_process).tolist():
+        devices = unique(activities.device[gpu_process == process]).tolist()
         pairs += [(process, device) for device in devices]
         if len(pairs) > _MOST_GPUS:
             raise CorruptTrace(f"{export.db.path}: claims more than {_MOST_GPUS} GPUs", REEXPORT)
@@ -249,7 +249,7 @@ def _without_kernels(
 ) -> list[int]:
     """Processes that launched kernels and have neither kernels nor whole graphs."""
     working = np.isin(activities.kind, (ActivityKind.KERNEL, ActivityKind.GRAPH))
-    with_kernels = set(present(gpu_process[working]).tolist())
+    with_kernels = set(unique(gpu_process[working]).tolist())
     launching = processes_of(calls.thread[_called(export, calls, _KERNEL_LAUNCH)])
     return sorted({process for process, _ in owners} & set(launching) - with_kernels)
 
