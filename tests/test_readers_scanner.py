@@ -4,6 +4,7 @@ import dataclasses
 import gzip
 import json
 import random
+import re
 from pathlib import Path
 
 import numpy as np
@@ -313,3 +314,28 @@ def test_columns_of_other_shapes_are_refused():
         scanner.scan(TEXT, 0, 10, room._replace(codes=room.codes[:2]))
     for start, stop in ((5, 5), (-1, 10), (0, len(TEXT) + 1), (10, 5)):
         assert scanner.scan(TEXT, start, stop, room) is None
+
+
+PLAIN = re.compile(rb"0|-?[1-9]\d{0,14}")
+
+
+@pytest.mark.parametrize(
+    "number",
+    [b"0", b"7", b"-7", b"00", b"12345678", b"123456789012345", b"1234567890123456", b"12345678901234567", b"999999999999999999",
+     b"1234567890123456.5", b"1.2", b"1.23", b"1.234", b"1.2345", b"1.2355", b"12.", b"4611686018427387.903", b"4611686018427387.904",
+     b"1e3", b"1E3", b"1.5e3", b"0.0005", b"0.5", b"01.5", b"9", b"99999999.999", b'"5"', b"null", b"12:", b"12/", b"1 2"],
+)  # fmt: skip
+@pytest.mark.parametrize("field", [b"ts", b"dur", b"stream", b"other"])
+def test_numbers_in_events_of_one_layout(number, field):
+    def event(i, odd=False):
+        values = {b"ts": b"%d.25" % i, b"dur": b"3", b"stream": b"7", b"other": b"%d" % (10**i)}
+        if odd:
+            values[field] = number
+        return (
+            b'{"ph":"X","cat":"kernel","name":"k","pid":0,"tid":7,"ts":%(ts)s,"dur":%(dur)s,"args":{"stream":%(stream)s,"o":%(other)s,"z":1}}'
+            % values
+        )
+
+    before, after = [event(i) for i in range(1, 12)], [event(i) for i in range(12, 20)]
+    understood = same_as_decoded(b",".join([*before, event(0, odd=True), *after]))
+    assert understood or not PLAIN.fullmatch(number)
