@@ -93,6 +93,8 @@ def clip(these: Intervals, start: int, end: int) -> Intervals:
 
 def holds(these: Intervals, at: IntArray) -> npt.NDArray[np.bool_]:
     """For each instant whether a set covers it; shape of `at`."""
+    if not len(these.start):
+        return np.zeros(len(at), bool)
     begun = np.searchsorted(these.start, at, side="right")
     inside: npt.NDArray[np.bool_] = at < _ends(these)[begun]
     return inside
@@ -230,9 +232,7 @@ def subtract(a: Intervals, b: Intervals) -> Intervals:
     """What the first set covers and the second does not."""
     if not len(a.start):
         return EMPTY
-    lo = min(int(a.start[0]), int(b.start[0]) if len(b.start) else int(a.start[0]))
-    hi = max(int(a.end[-1]), int(b.end[-1]) if len(b.end) else int(a.end[-1]))
-    return intersect(a, gaps(b, lo, hi))
+    return intersect(a, gaps(b, int(a.start[0]), int(a.end[-1])))
 
 
 def covered(these: Intervals, start: IntArray, end: IntArray) -> IntArray:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 import tomllib
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import field
 from enum import IntEnum
 from functools import cache
@@ -49,13 +49,7 @@ _MAX_NAME = 4096
 """Longer names are cut before matching: no real name needs more, and hostile ones must not cost time."""
 
 
-@record
-class _Pattern:
-    find: re.Pattern[str]
-    unless: re.Pattern[str] | None
-
-    def matches(self, name: str) -> bool:
-        return self.find.search(name) is not None and (self.unless is None or self.unless.search(name) is None)
+_Search = Callable[[str], re.Match[str] | None]
 
 
 def _flags(section: str) -> int:
@@ -68,11 +62,12 @@ def _shipped() -> dict[str, dict[str, list[dict[str, Any]]]]:
 
 
 @cache
-def _patterns(meaning: str, section: str) -> tuple[_Pattern, ...]:
+def _patterns(meaning: str, section: str) -> tuple[tuple[_Search, _Search | None], ...]:
+    """What finds a meaning in a name, and what must not be found beside it."""
     entries = _shipped().get(meaning, {}).get(section, [])
     flags = _flags(section)
     return tuple(
-        _Pattern(re.compile(entry["pattern"], flags), re.compile(entry["unless"], flags) if "unless" in entry else None)
+        (re.compile(entry["pattern"], flags).search, re.compile(entry["unless"], flags).search if "unless" in entry else None)
         for entry in entries
     )
 
@@ -80,8 +75,9 @@ def _patterns(meaning: str, section: str) -> tuple[_Pattern, ...]:
 def _find(meanings: Iterable[str], section: str, name: str) -> str | None:
     short = name[:_MAX_NAME]
     for meaning in meanings:
-        if any(p.matches(short) for p in _patterns(meaning, section)):
-            return meaning
+        for find, unless in _patterns(meaning, section):
+            if find(short) is not None and (unless is None or unless(short) is None):
+                return meaning
     return None
 
 

@@ -95,10 +95,13 @@ class HostRows:
     def _blocking(self, thread: int) -> npt.NDArray[np.int64]:
         """Rows of one thread that block it for some time."""
         if thread not in self._blocking_rows:
-            rows = self.of_thread(thread)
-            rows = rows[self.blocker[rows] != Blocker.NONE]
-            self._blocking_rows[thread] = rows[self.end[rows] > self.start[rows]]
+            self._blocking_rows[thread] = self._blockers[self.thread[self._blockers] == thread]
         return self._blocking_rows[thread]
+
+    @cached_property
+    def _blockers(self) -> npt.NDArray[np.int64]:
+        rows = np.flatnonzero(self.blocker != Blocker.NONE)
+        return rows[self.end[rows] > self.start[rows]]
 
     @cached_property
     def _timelines(self) -> dict[int, Timeline]:

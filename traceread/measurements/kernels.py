@@ -7,7 +7,6 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import numpy as np
-import numpy.typing as npt
 
 from traceread import intervals
 from traceread.categories import FAMILIES
@@ -125,13 +124,14 @@ def sum_kernels(trace: Trace, steps: Steps, busy: Busy) -> KernelTable:
     window_ns = sum(w.duration_ns for w in used)
     a = trace.activities
     inside = intervals.covered(windows, a.start_ns, a.end_ns)
-    starts_inside = np.flatnonzero(_holds(windows, a.start_ns) | (inside > 0))
+    starts = intervals.holds(windows, a.start_ns)
+    starts_inside = np.flatnonzero(starts | (inside > 0))
     if not len(starts_inside):
         return KernelTable((), len(used), window_ns)
     codes, name = intervals.distinct(a.name[starts_inside].astype(np.int64))
     total = np.zeros(len(codes), np.int64)
     np.add.at(total, name, inside[starts_inside])
-    count = np.bincount(name[_holds(windows, a.start_ns[starts_inside])], minlength=len(codes))
+    count = np.bincount(name[starts[starts_inside]], minlength=len(codes))
     first = np.zeros(len(codes), np.int64)
     first[name[::-1]] = starts_inside[::-1]
     hidden_under = {
@@ -159,12 +159,6 @@ def sum_kernels(trace: Trace, steps: Steps, busy: Busy) -> KernelTable:
         for i, code in enumerate(codes.tolist())
     ]
     return KernelTable(tuple(sorted(rows, key=lambda r: (-r.total_ns, r.name))), len(used), window_ns)
-
-
-def _holds(windows: Intervals, at: IntColumn) -> npt.NDArray[np.bool_]:
-    i = np.searchsorted(windows.start, at, side="right") - 1
-    result: npt.NDArray[np.bool_] = (i >= 0) & (at < windows.end[np.maximum(i, 0)]) if len(windows.start) else np.zeros(len(at), bool)
-    return result
 
 
 def _visible(start: IntColumn, end: IntColumn, windows: Intervals, hiding: Intervals) -> IntColumn:

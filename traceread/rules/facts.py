@@ -384,20 +384,18 @@ class Facts:
         """Host rows of the ranges of these kinds whose name holds the pattern, in used steps and what leads in."""
         asked = (pattern, tuple(kinds))
         if asked not in self._ranges_named:
-            found = np.concatenate([self._begun_ranges(kind).holding(pattern, self.trace.names) for kind in kinds])
-            self._ranges_named[asked] = len(self.trace.calls) + np.sort(found, kind="stable")
+            rows = np.sort(np.concatenate([self._ranges(kind).holding(pattern, self.trace.names) for kind in kinds]), kind="stable")
+            begun = intervals.holds(self._replayed_host, self.trace.ranges.start_ns[rows])
+            self._ranges_named[asked] = len(self.trace.calls) + rows[begun]
         return self._ranges_named[asked]
 
     @cached_property
     def _ranges_named(self) -> dict[tuple[str, tuple[RangeKind, ...]], IntColumn]:
         return {}
 
-    def _begun_ranges(self, kind: RangeKind) -> _Named:
-        """The ranges of a kind that begin in used steps and what leads in."""
+    def _ranges(self, kind: RangeKind) -> _Named:
         if kind not in self._ranges_of_kind:
-            r = self.trace.ranges
-            rows = np.flatnonzero(r.kind == kind)
-            self._ranges_of_kind[kind] = _Named.of(rows[intervals.holds(self._replayed_host, r.start_ns[rows])], r.name)
+            self._ranges_of_kind[kind] = _Named.of(np.flatnonzero(self.trace.ranges.kind == kind), self.trace.ranges.name)
         return self._ranges_of_kind[kind]
 
     @cached_property
@@ -495,7 +493,9 @@ class Facts:
             first = np.maximum(start, intervals.reach_per_group(start, end, np.zeros(len(rows), np.int64)))
             last = np.maximum(first, end)
             for ns, windows in zip(result, within, strict=True):
-                ns[rows] = intervals.covered(intervals.subtract(windows, under), first, last)
+                if len(windows.start):
+                    near = np.flatnonzero((first < windows.end[-1]) & (last > windows.start[0]))
+                    ns[rows[near]] = intervals.covered(intervals.subtract(windows, under), first[near], last[near])
         return result
 
     @cached_property
@@ -627,7 +627,6 @@ class Facts:
         """
         a, host = self.trace.activities, self.rows
         first, last, idle = self._runs(np.sort(loss.idle))
-        end_of = dict(zip(first.tolist(), self.idle.end_ns[last].tolist(), strict=True))
         kinds = [
             ("idle", first, idle, self.idle.window[first].astype(np.int64)),
             ("activity", loss.activities, loss.ns, self._window_of_time(a.start_ns[loss.activities])),
@@ -642,7 +641,7 @@ class Facts:
         for _, at, kind, row in sorted(places, key=lambda p: (-p[0], p[1], p[3])):
             if at not in shown and len(shown) < _PLACES and 0 <= at < len(self.steps.windows):
                 place = self._place(kind, row, at, loss.names)
-                shown[at] = replace(place, end_ns=end_of[row]) if kind == "idle" else place
+                shown[at] = replace(place, end_ns=int(self.idle.end_ns[last[np.searchsorted(first, row)]])) if kind == "idle" else place
         return tuple(sorted(shown.values(), key=lambda e: e.start_ns))
 
     def _runs(self, rows: IntColumn) -> tuple[IntColumn, IntColumn, IntColumn]:
