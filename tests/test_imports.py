@@ -173,6 +173,7 @@ def test_starting_loads_no_library(statement):
 
 
 NOT_FOR_TEXT = HEAVY - {"rich"} | {
+    "numpy.ma",
     "difflib",
     "email",
     "importlib.metadata",

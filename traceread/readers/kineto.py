@@ -18,7 +18,7 @@ import numpy as np
 import numpy.typing as npt
 
 from traceread.errors import CorruptTrace, InputError, Notice, UnknownFormat
-from traceread.intervals import time_order
+from traceread.intervals import time_order, unique
 from traceread.model import (
     NOT_RECORDED,
     Activities,
@@ -287,7 +287,7 @@ class _Capture:
         first = min((int(t.start_ns.min()) for t in (activities, calls, ranges) if len(t)), default=0)
         notices = self._notices()  # after the tables: they add to what there is to say
         everywhere = self._recorded(calls, ranges)
-        devices = np.unique(activities.device).tolist() if len(activities) else [NOT_RECORDED]
+        devices = unique(activities.device).tolist() if len(activities) else [NOT_RECORDED]
         refuse_more(self._path, len(devices), self._max_gpus, "GPUs")
         result = []
         for device in devices:
@@ -570,7 +570,7 @@ def _recorded_by(activities: Activities, calls: Calls, names: Sequence[str]) -> 
     launches = calls.correlation[graphs[calls.name] & (calls.correlation > 0)]
     # Before kineto wrote node ids, nodes show in that one graph launch owns many activities.
     launched = activities.correlation[np.isin(activities.correlation, launches)]
-    if (activities.graph_node > 0).any() or len(np.unique(launched)) < len(launched):
+    if (activities.graph_node > 0).any() or len(unique(launched)) < len(launched):
         found.add(Capability.GRAPH_NODES)
     return frozenset(found)
 
