@@ -148,7 +148,7 @@ def charge(
         waiting: how long each rank waits in them.
         clocks: residuals; a wait shorter than those of the two ranks blames nobody.
         before: `previous`.
-        between: for each rank what it did from the start of those until the start of its rows.
+        between: for each rank what it did from the start of those until the start of its rows; not looked at where nobody waited.
         exposed: for each rank how its exposed communication is divided.
     """
     case = _Case(matches, waiting, clocks, before, exposed)
@@ -158,7 +158,8 @@ def charge(
     clear = waiting.wait_ns[met] > case.residual[met] + case.residual[late]
     rows, late, unclear = met[clear], late[clear], met[~clear]
     excess = np.zeros((len(case.rank), _CLASSES + 1), np.int64)
-    excess[intervals.unique(late)] = _excess(case, between, intervals.unique(late))
+    if len(late):
+        excess[intervals.unique(late)] = _excess(case, between, intervals.unique(late))
     weights = np.zeros((len(rows), len(Cause)), np.int64)
     weights[:, :_CLASSES] = excess[late, :_CLASSES]
     weights[:, Cause.UNEXPLAINED] = excess[late, _OUTSIDE]

@@ -335,7 +335,7 @@ def compare_ranks(facts: Sequence[RankFacts], waits_kept: int = 20) -> RankTable
         for f, own in zip(facts, rows, strict=True)
     )
     before = previous(matches)
-    between = _between(facts, matches, before, exposed, rows)
+    between = _between(facts, matches, before, exposed, rows) if waiting.wait_ns.any() else []
     charges = charge(matches, waiting, clocks, before, between, exposed) if facts else Charges.empty()
     return RankTable(
         lines=_lines(facts, matches, clocks, waiting, charges, exposed),

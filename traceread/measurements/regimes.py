@@ -154,10 +154,13 @@ def find_paces(
     if len(steps.window_of) != len(a):
         return (), ()
     rows = np.flatnonzero((a.category == Category.COMPUTE) & (a.kind == ActivityKind.KERNEL) & used[steps.window_of])
-    after = _time_to_next(trace, launches)
+    launched = launches.known[rows]
+    calls, call = intervals.distinct(launches.call[rows[launched]])
+    after = _time_to_next(trace, launches)[calls]
 
-    def pace(name: str, mine: IntColumn) -> Pace:
-        launching = intervals.unique(launches.call[mine[launches.known[mine]]])
+    def pace(name: str, which: npt.NDArray[np.bool_]) -> Pace:
+        mine = rows[which]
+        launching = intervals.unique(call[which[launched]])
         between = after[launching]
         between = between[(between >= 0) & (between <= LONGEST_NS)]
         ns = int((a.end_ns[mine] - a.start_ns[mine]).sum())
@@ -167,8 +170,8 @@ def find_paces(
         median = int(np.partition(between, middle)[middle])
         return Pace(name, len(mine), ns, median * len(launching) // len(mine))
 
-    families = [pace(FAMILIES[f], rows[a.family[rows] == f]) for f in intervals.unique(a.family[rows]).tolist()]
-    of_phase = [pace(name, rows[phases[rows] == code]) for code, name in enumerate(PHASES)]
+    families = [pace(FAMILIES[f], a.family[rows] == f) for f in intervals.unique(a.family[rows]).tolist()]
+    of_phase = [pace(name, phases[rows] == code) for code, name in enumerate(PHASES)]
     known = [p for p in of_phase if p.kernels and p.launch_ns >= 0]
     families.sort(key=lambda p: (-p.ns, p.name))
     return tuple(families), tuple(known) if len(known) > 1 else ()
