@@ -102,6 +102,13 @@ def test_unique_is_that_of_numpy(values):
     assert intervals.unique(column).tolist() == np.unique(column).tolist()
 
 
+@given(st.lists(st.integers(-9, 9)), st.lists(st.one_of(st.integers(-9, 9), st.integers(-(1 << 62), 1 << 62))))
+def test_among_is_isin(values, these):
+    values, these = np.array(values, np.int64), np.array(these, np.int64)
+    assert intervals.among(values, these).tolist() == np.isin(values, these).tolist()
+    assert intervals.among(these, values).tolist() == np.isin(these, values).tolist()
+
+
 def test_large_tables_are_not_sparse(monkeypatch):
     monkeypatch.setattr(intervals, "_LARGEST", 8)
     sparse, dense = np.array([3, 33, 3, 33]), np.array([3, 13, 3, 13])

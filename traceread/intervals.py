@@ -128,6 +128,15 @@ def unique(values: npt.NDArray[np.integer[Any]]) -> IntArray:
     return ordered[np.concatenate(([True], ordered[1:] != ordered[:-1]))]
 
 
+def among(values: npt.NDArray[np.integer[Any]], these: npt.NDArray[np.integer[Any]]) -> npt.NDArray[np.bool_]:
+    """`np.isin(values, these)` of integers, without np.unique."""
+    ordered = unique(these)
+    at = np.searchsorted(ordered, values)
+    found = at < len(ordered)
+    found[found] = ordered[at[found]] == values[found]
+    return found
+
+
 def distinct_pairs(
     first: npt.NDArray[np.integer[Any]], second: npt.NDArray[np.integer[Any]]
 ) -> tuple[IntArray, IntArray, npt.NDArray[np.intp]]:

@@ -67,7 +67,7 @@ def order_work(trace: Trace, launches: Launches, program: HostProgram, until_ns:
     earlier = np.flatnonzero((node < 0) & np.where(launches.known, launches.start_ns < program.start_ns, a.end_ns <= begin))
     recent = earlier[a.end_ns[earlier] > begin]
     loose = np.flatnonzero((node < 0) & ~launches.known & (a.end_ns > begin) & (a.start_ns < until_ns))
-    before = np.union1d(recent, _last_of_streams(a, earlier))
+    before = intervals.unique(np.concatenate((recent, _last_of_streams(a, earlier))))
     rows = np.concatenate((np.flatnonzero(node >= 0), before, loose))
     node = _with_loose(a, rows, node, loose)
     rows = rows[np.lexsort((a.end_ns[rows], a.start_ns[rows], node[rows]))]

@@ -72,7 +72,7 @@ def host_program(trace: Trace, launches: Launches, steps: Steps, rows: HostRows,
     begin, end = steps.windows[first].host_start_ns, steps.windows[last].host_end_ns
     calls = trace.calls
     blocking = rows.blocker[: len(calls)] == Blocker.HOST_SYNC
-    threads = np.union1d(launches.thread[launched], [steps.step_thread])
+    threads = intervals.unique(np.append(launches.thread[launched], steps.step_thread))
     waits = np.flatnonzero(blocking & (calls.start_ns >= begin) & (calls.start_ns < end))
     waits = waits[np.isin(calls.thread[waits], threads)]
     chosen = intervals.either(launches.call[launched], waits)

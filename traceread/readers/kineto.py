@@ -18,7 +18,7 @@ import numpy as np
 import numpy.typing as npt
 
 from traceread.errors import CorruptTrace, InputError, Notice, UnknownFormat
-from traceread.intervals import time_order, unique
+from traceread.intervals import among, time_order, unique
 from traceread.model import (
     NOT_RECORDED,
     Activities,
@@ -569,7 +569,7 @@ def _recorded_by(activities: Activities, calls: Calls, names: Sequence[str]) -> 
     graphs = np.array([name.endswith("GraphLaunch") for name in names], np.bool_)
     launches = calls.correlation[graphs[calls.name] & (calls.correlation > 0)]
     # Before kineto wrote node ids, nodes show in that one graph launch owns many activities.
-    launched = activities.correlation[np.isin(activities.correlation, launches)]
+    launched = activities.correlation[among(activities.correlation, launches)]
     if (activities.graph_node > 0).any() or len(unique(launched)) < len(launched):
         found.add(Capability.GRAPH_NODES)
     return frozenset(found)

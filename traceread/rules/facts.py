@@ -246,7 +246,7 @@ class Facts:
     @cached_property
     def launching_threads(self) -> list[int]:
         """Threads that launch GPU work, and the step thread."""
-        return [int(t) for t in np.union1d(intervals.unique(self.launches.thread), [self.steps.step_thread]) if t >= 0]
+        return [int(t) for t in intervals.unique(np.append(self.launches.thread, self.steps.step_thread)) if t >= 0]
 
     def blocked(self, step_class: StepClass) -> tuple[Blocked, ...]:
         """What blocked the host with this class of idle time, by name, the one with most idle time first.
@@ -582,7 +582,7 @@ class Facts:
         windows = [self.idle.window[loss.idle].astype(np.int64), self._window_of_time(self.trace.activities.start_ns[loss.activities])]
         if not len(loss.idle) and not len(loss.activities):
             windows = [self._window_of_host(loss.host_rows)]
-        return len(np.intersect1d(np.concatenate(windows), self.used))
+        return len(np.intersect1d(intervals.unique(np.concatenate(windows)), self.used, assume_unique=True))
 
     def steps_phrase(self, loss: Loss) -> str:
         """In which steps a loss occurs: "in every step", "in 2 of 5 steps", "in the capture"."""

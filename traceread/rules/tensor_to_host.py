@@ -23,6 +23,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+import numpy as np
+
 from traceread import intervals
 from traceread.findings import Effort, Finding
 from traceread.model import ActivityKind, Capability, CopyKind
@@ -43,12 +45,10 @@ def tensor_to_host(facts: Facts) -> Iterator[Finding]:
 
 def _after_copy_to_host(facts: Facts, rows: object) -> Mask:
     """For each call whether it launches a copy to the host, or follows one of its thread within 50 µs."""
-    import numpy as np
-
     a, launches, calls = facts.trace.activities, facts.launches, facts.trace.calls
     which = np.asarray(rows, np.int64)
     copies = np.flatnonzero((a.kind == ActivityKind.MEMCPY) & (a.copy_kind == CopyKind.DEVICE_TO_HOST) & launches.known)
-    result = np.isin(which, launches.call[copies])
+    result = intervals.among(which, launches.call[copies])
     for thread in intervals.unique(launches.thread[copies]).tolist():
         made = np.sort(launches.end_ns[copies[launches.thread[copies] == thread]])
         mine = np.flatnonzero((which < len(calls)) & (facts.rows.thread[which] == thread))
