@@ -95,13 +95,14 @@ class HostRows:
     def _blocking(self, thread: int) -> npt.NDArray[np.int64]:
         """Rows of one thread that block it for some time."""
         if thread not in self._blocking_rows:
-            self._blocking_rows[thread] = self._blockers[self.thread[self._blockers] == thread]
+            rows = self.blocking[self.thread[self.blocking] == thread]
+            self._blocking_rows[thread] = rows[self.end[rows] > self.start[rows]]
         return self._blocking_rows[thread]
 
     @cached_property
-    def _blockers(self) -> npt.NDArray[np.int64]:
-        rows = np.flatnonzero(self.blocker != Blocker.NONE)
-        return rows[self.end[rows] > self.start[rows]]
+    def blocking(self) -> npt.NDArray[np.int64]:
+        """Rows that block their thread, also those without length."""
+        return np.flatnonzero(self.blocker != Blocker.NONE)
 
     @cached_property
     def _timelines(self) -> dict[int, Timeline]:

@@ -117,10 +117,10 @@ def _cut(pieces: _Pieces, at: IntColumn) -> tuple[_Pieces, IntColumn]:
     first = np.searchsorted(at, pieces.start, side="right")
     stop = np.searchsorted(at, pieces.end, side="left")
     counts = np.maximum(stop - first, 0) + 1
+    if (counts == 1).all():
+        return pieces, first
     of = np.repeat(np.arange(len(pieces)), counts)
     segment = np.arange(int(counts.sum())) - np.repeat(np.cumsum(counts) - counts, counts) + np.repeat(first, counts)
-    if not len(at):
-        return pieces, segment
     begins, ends = segment == first[of], segment == np.maximum(stop, first)[of]
     start = np.where(begins, pieces.start[of], at[np.maximum(segment - 1, 0)])
     end = np.where(ends, pieces.end[of], at[np.minimum(segment, len(at) - 1)])

@@ -231,12 +231,26 @@ class Facts:
 
     def idle_rows(self, step_class: StepClass, reasons: Sequence[Reason] = (), *, lead_in: bool = False) -> IntColumn:
         """Rows of Idle in used steps with this class, and with one of these reasons if given; `lead_in`: and what leads in."""
-        mine = (self.idle.cause == step_class) & ~self._taken_idle
-        if len(self.idle):
-            mine &= self._used_rows | (self._lead_in[self.idle.window] & lead_in)
+        rows = self._idle_of_class(step_class)
+        mine = ~self._taken_idle[rows]
+        if not lead_in:
+            mine &= self._used_rows[rows]
         if reasons:
-            mine &= np.isin(self.idle.reason, [int(r) for r in reasons])
-        return np.flatnonzero(mine)
+            mine &= np.isin(self.idle.reason[rows], [int(r) for r in reasons])
+        return rows[mine]
+
+    def _idle_of_class(self, step_class: StepClass) -> IntColumn:
+        """Rows of Idle with this class, in used steps and what leads in."""
+        if step_class not in self._known_idle:
+            rows = np.flatnonzero(self.idle.cause == step_class)
+            near = self._lead_in.copy()
+            near[self.used] = True
+            self._known_idle[step_class] = rows[near[self.idle.window[rows]]]
+        return self._known_idle[step_class]
+
+    @cached_property
+    def _known_idle(self) -> dict[StepClass, IntColumn]:
+        return {}
 
     def idle_ns(self, rows: IntColumn) -> int:
         """Length of those of these rows of Idle that are in used steps."""
@@ -297,7 +311,7 @@ class Facts:
 
     def _find_blocked(self, step_class: StepClass) -> tuple[Blocked, ...]:
         host, idle = self.rows, self.idle
-        rows = np.flatnonzero(host.blocker == _BLOCKER_OF[step_class])
+        rows = host.blocking[host.blocker[host.blocking] == _BLOCKER_OF[step_class]]
         rows = rows[np.isin(host.thread[rows], self.launching_threads)]
         begun = intervals.holds(self._replayed_host, host.start[rows])
         waiting = self.idle_rows(step_class, lead_in=True)
