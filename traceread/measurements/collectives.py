@@ -376,12 +376,12 @@ class _Description:
         if not len(records) or not len(self._kernels):
             return
         order = np.lexsort((records.start_ns, records.correlation))
-        keys = np.stack((records.correlation[order], records.start_ns[order]), axis=1)
-        asked = np.stack((self._kernels.correlation, self._kernels.start_ns), axis=1)
-        both, position = np.unique(np.concatenate((keys, asked)), axis=0, return_inverse=True)
+        correlation = np.concatenate((records.correlation[order], self._kernels.correlation))
+        start = np.concatenate((records.start_ns[order], self._kernels.start_ns))
+        both, _, position = intervals.distinct_pairs(correlation, start)
         at = np.full(len(both), NOT_RECORDED)
-        at[position[: len(keys)].ravel()] = order
-        own = at[position[len(keys) :].ravel()]
+        at[position[: len(order)]] = order
+        own = at[position[len(order) :]]
         kernels = np.flatnonzero(own >= 0)
         told = records.take(own[kernels])
         guessed = (self.evidence[kernels] == Evidence.GROUP) & (self.parts[kernels] == 1)

@@ -7,6 +7,7 @@ from math import ceil, log2
 import numpy as np
 import numpy.typing as npt
 
+from traceread import intervals
 from traceread.measurements.collectives import RankCollectives
 from traceread.measurements.steps import Steps
 from traceread.model import NOT_RECORDED, IntColumn, Operation
@@ -88,10 +89,9 @@ def sum_traffic(of_rank: RankCollectives, steps: Steps) -> Traffic:
     sizes = np.array([g.size for g in of_rank.groups] + [NOT_RECORDED], np.int64)[table.group]
     sent = sent_bytes(table.operation, sizes, table.bytes)
     length = table.end_ns - table.start_ns
-    keys, of = np.unique(np.stack((table.operation.astype(np.int64), sizes), axis=1), axis=0, return_inverse=True)
-    of = of.reshape(-1)
+    operations, groups, of = intervals.distinct_pairs(table.operation, sizes)
     rows = []
-    for i, (operation, group) in enumerate(keys.tolist()):
+    for i, (operation, group) in enumerate(zip(operations.tolist(), groups.tolist(), strict=True)):
         mine = of == i
         sized = mine & (sent >= 0)
         rows.append(
