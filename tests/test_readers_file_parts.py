@@ -2,6 +2,7 @@
 
 import os
 import random
+import sys
 
 import pytest
 from kineto_builder import two_steps
@@ -95,3 +96,11 @@ def test_traces_are_read_alike(tmp_path, layout, threads):
             damaged[at : at + chance.choice((0, 1, 5))] = chance.choice((b"", b",", b'"', b"}", b"},{", b"]", b'},{"ph":"X"'))
         path.write_bytes(damaged)
         assert traced(path, chunk_bytes=chance.choice((64, 300, 1000)), threads=threads) == traced(path, compiled=False), i
+
+
+def test_threads_leave_the_interpreter_as_it_was(tmp_path):
+    path = tmp_path / "a.json"
+    path.write_bytes(b"[" + b",".join(event(i, "kernel") for i in range(1, 50)) + b"]")
+    before = sys.getswitchinterval()
+    scanned(path, 1, path.stat().st_size - 200, threads=2)
+    assert sys.getswitchinterval() == before

@@ -6,6 +6,7 @@ which was understood from its first event to its last, ends where the next one b
 
 from __future__ import annotations
 
+import sys
 from collections import deque
 from collections.abc import Generator, Iterator
 from functools import partial
@@ -16,6 +17,7 @@ from traceread.readers import scanner
 _BUFFER_BYTES = 1 << 19  # of the file in memory, for each thread; the processor's cache holds it
 _PARTS_PER_THREAD = 8
 _AHEAD = 2  # parts begun for each thread
+_PATIENCE_S = 0.0005
 
 
 def scanned_parts(
@@ -54,7 +56,10 @@ def _at_once(scans: Iterator[partial[scanner.FilePart | None]], threads: int) ->
     """What the parts hold, in order; some are begun before they are asked for, so that no thread waits."""
     from concurrent.futures import ThreadPoolExecutor  # a small file needs none
 
+    patience = sys.getswitchinterval()
     with ThreadPoolExecutor(threads) as pool:
+        # Other threads may be busy importing; a part is scanned in less time than they are let go on by default.
+        sys.setswitchinterval(min(_PATIENCE_S, patience))
         begun = deque(map(pool.submit, islice(scans, _AHEAD * threads)))
         try:
             while begun:
@@ -62,4 +67,5 @@ def _at_once(scans: Iterator[partial[scanner.FilePart | None]], threads: int) ->
                 begun.extend(map(pool.submit, islice(scans, 1)))
                 yield part
         finally:
+            sys.setswitchinterval(patience)
             pool.shutdown(wait=False, cancel_futures=True)
