@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+from importlib import import_module
 from typing import TYPE_CHECKING
 
 from traceread.cli import after_report, options, run_options
@@ -73,8 +74,8 @@ def run(args: argparse.Namespace) -> int:
 
 def _prepared() -> None:
     """Imports what writes text."""
-    import traceread.reporters.answer
-    import traceread.reporters.text  # noqa: F401
+    for module in ("traceread.reporters.answer", "traceread.reporters.text", "rich.console", "rich.table"):
+        import_module(module)
 
 
 def _answer(report: Report, question: str, output: Output) -> str:

@@ -24,6 +24,8 @@ NAMED = b'"Collective name"'
 _SYMMETRIC_RANGE = "symm_mem::"
 RANGES = (_SYMMETRIC_RANGE, "nccl:", "rccl:", "xccl:")
 """How the names of ranges around collectives begin."""
+_SIGNS = (NAMED, b"ccl:", b"symm_mem::", b"\\u")
+"""One of these stands in every event that is looked for; the last one may stand for a letter of another."""
 _KERNELS = ("kernel", "Kernel")
 _HOST = ("cpu_op", "user_annotation", "Operator")
 _ROOTED = (Operation.BROADCAST, Operation.REDUCE, Operation.GATHER, Operation.SCATTER)
@@ -63,7 +65,7 @@ class CollectiveEvents:
 
     def look(self, event: bytes) -> None:
         """Keeps what the text of one event says about a collective, if it does."""
-        values = loaded(event)
+        values = loaded(event) if any(sign in event for sign in _SIGNS) else None
         found = None if values is None else _found(values)
         if found is not None:
             self._found.append(found)

@@ -16,6 +16,7 @@ from traceread.readers.operator_flops import OperatorWork, work_of
 
 SHAPES = (b'"Input Dims"', b'"Input dims"')
 """One of these stands in the text of every event that tells the shapes of its inputs."""
+_SIGNS = (*SHAPES, b"\\u")  # the last one may stand for a letter of the others
 _HOST = ("cpu_op", "Operator")
 _ROWS = 8192  # rows kept as Python objects at once
 _SHAPES_KEPT = 1 << 14
@@ -55,8 +56,9 @@ class MatrixEvents:
 
     def look(self, event: bytes) -> None:
         """Keeps what the text of one event says about such an operator, if it is one."""
-        with suppress(*_REFUSED):
-            self._keep(_decode(event))
+        if any(sign in event for sign in _SIGNS):
+            with suppress(*_REFUSED):
+                self._keep(_decode(event))
 
     def _keep(self, event: _Event) -> None:
         args = event.args
