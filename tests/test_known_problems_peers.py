@@ -896,7 +896,7 @@ def test_a_trace_full_of_stacks_is_read_in_less_memory_than_its_text(tmp_path):
             launch(k, t + i * 4 * US, "kernel", t + 1 * MS + i * 4 * US, 2 * US)
 
     path = steps(body).write(tmp_path / "rank0.json")
-    options = ReadOptions(chunk_bytes=1 << 17, threads=1)
+    options = ReadOptions(chunk_bytes=1 << 16, threads=1)
     traceread.load(path, options=options)  # what is imported once is imported
     assert peak_bytes(lambda: traceread.load(path, options=options)) < path.stat().st_size // 2
     [trace] = traceread.load(path).traces

@@ -52,7 +52,7 @@ _LOOKAHEAD = 256  # bytes that decide whether a "]" ends the events
 _NESTED = 1 << 16  # how far objects inside an event's own lists are followed
 _NESTED_TRIES = 100  # and how often in vain: hostile files must stay linear
 _MOST_THREADS = 8  # unpacking and collecting are serial; more threads would wait for them
-_CHUNKS_PER_PART = 4  # at most, where the scanner reads the file itself
+_CHUNKS_PER_PART = 8  # at most, where the scanner reads the file itself
 _CHUNKS_PER_THREAD = 2  # begun before the first result is waited for, so that threads are done at about the same time
 
 _MARKS = {
