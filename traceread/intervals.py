@@ -70,15 +70,26 @@ def edges(sets: Iterable[Intervals]) -> IntArray:
 def time_order(start: IntArray, *then: IntArray) -> npt.NDArray[np.intp]:
     """The order of rows by start, equal ones by further keys, the rest as they stand: `np.lexsort((*reversed(then), start))`.
 
-    Recorded rows are nearly in order and few begin together, so it sorts by start, which is quick, and then only those few.
+    Recorded rows are nearly in order, and those that begin together mostly stand as they should: it sorts by start, which is quick, and
+    then only the groups of equal starts that are not in order.
     """
     order = np.argsort(start, kind="stable")
     by_start = start[order]
-    tied = np.zeros(len(order), bool)
-    np.equal(by_start[1:], by_start[:-1], out=tied[1:])
-    tied[:-1] |= tied[1:]
-    rows = order[tied]
-    order[tied] = rows[np.lexsort((*(key[rows] for key in reversed(then)), start[rows]))]
+    pair = np.flatnonzero(by_start[1:] == by_start[:-1])
+    first, second = order[pair], order[pair + 1]
+    wrong, undecided = np.zeros(len(pair), bool), np.ones(len(pair), bool)
+    for key in then:
+        one, other = key[first], key[second]
+        wrong |= undecided & (one > other)
+        undecided &= one == other
+    if wrong.any():
+        group = np.cumsum(np.concatenate(([False], pair[1:] != pair[:-1] + 1)))
+        again = np.zeros(group[-1] + 1, bool)
+        again[group[wrong]] = True
+        at = pair[again[group]]
+        at = unique(np.concatenate((at, at + 1)))
+        rows = order[at]
+        order[at] = rows[np.lexsort((*(key[rows] for key in reversed(then)), start[rows]))]
     return order
 
 

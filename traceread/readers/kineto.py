@@ -90,13 +90,14 @@ CATEGORIES = {
 ANNOTATION_PREFIXES = ("ProfilerStep#", "enumerate(DataLoader)#", "Optimizer.")
 
 # Names CUPTI gives its overhead rows, as libkineto prints them.
-OVERHEAD_NAMES = {
-    RangeKind.PROFILER: {
-        "Activity Buffer Request", "Activity Buffer Flush", "Buffer Flush", "Instrumentation", "Resource", "UVM Activity Init",
-    },
-    RangeKind.LOADING: {"Lazy Function Loading", "Runtime Triggered Module Loading", "Driver Compiler", "JIT"},
-    RangeKind.QUEUE_FULL: {"Command Buffer Full"},
+OVERHEAD_KINDS = {
+    "Activity Buffer Request": RangeKind.PROFILER, "Activity Buffer Flush": RangeKind.PROFILER, "Buffer Flush": RangeKind.PROFILER,
+    "Instrumentation": RangeKind.PROFILER, "Resource": RangeKind.PROFILER, "UVM Activity Init": RangeKind.PROFILER,
+    "Lazy Function Loading": RangeKind.LOADING, "Runtime Triggered Module Loading": RangeKind.LOADING,
+    "Driver Compiler": RangeKind.LOADING, "JIT": RangeKind.LOADING,
+    "Command Buffer Full": RangeKind.QUEUE_FULL,
 }  # fmt: skip
+_NO_KIND = 255
 
 # "Memcpy HtoD (Pinned -> Device)": H host, D device, A array in device memory, P the memory of a peer.
 COPY_KINDS = {
@@ -376,16 +377,14 @@ class _Capture:
     def _ranges(self, thread_of: Codes) -> Ranges:
         rows = self._rows.ranges
         name, row = rows["name"], rows["row"]
-        kind = np.full(rows.rows, RangeKind.OP, np.uint8)
-        kind[row == Row.ANNOTATION] = RangeKind.ANNOTATION
-        kind[row == Row.PYTHON] = RangeKind.PYTHON
-        annotations = self._named(name[row == Row.OP], lambda n: n.startswith(ANNOTATION_PREFIXES))
-        kind[(row == Row.OP) & annotations[name]] = RangeKind.ANNOTATION
-        known = row != Row.OVERHEAD
-        for range_kind, names in OVERHEAD_NAMES.items():
-            these = ~known & self._named(name[~known], names.__contains__)[name]
-            kind[these] = range_kind
-            known |= these
+        kind_of = np.full((len(Row), len(self._names)), _NO_KIND, np.uint8)
+        kind_of[Row.ANNOTATION], kind_of[Row.PYTHON], kind_of[Row.OP] = RangeKind.ANNOTATION, RangeKind.PYTHON, RangeKind.OP
+        for code, _ in _counts(name):
+            if self._names[code].startswith(ANNOTATION_PREFIXES):
+                kind_of[Row.OP, code] = RangeKind.ANNOTATION
+            kind_of[Row.OVERHEAD, code] = OVERHEAD_KINDS.get(self._names[code], _NO_KIND)
+        kind = kind_of[row, name]
+        known = kind != _NO_KIND
         for code in name[~known].tolist():
             self._rows.unread[f"overhead: {self._names[code]}"] += 1
         table = Ranges(
@@ -479,7 +478,7 @@ class _Capture:
             Capability.OPS: RangeKind.OP in kinds,
             Capability.RANGES: RangeKind.ANNOTATION in kinds,
             Capability.STACKS: RangeKind.PYTHON in kinds,
-            Capability.OVERHEAD: bool(kinds & set(OVERHEAD_NAMES)),
+            Capability.OVERHEAD: bool(kinds & set(OVERHEAD_KINDS.values())),
             Capability.SYNC_EVENTS: self._rows.syncs.rows > 0,
             Capability.SHAPES: "shapes" in marks,
             Capability.COLLECTIVES: "collectives" in marks,
