@@ -528,7 +528,7 @@ def analyze_trace(trace: Trace, options: AnalysisOptions) -> RankReport:
         recorded=trace.recorded,
         world_size=trace.world_size,
         partition=partition,
-        busy=replace(busy),  # without what was made of it on the way
+        busy=busy,
         idle=idle,
         idle_names=idle_names,
         kernels=kernels.with_ops(launching_ops(trace, launches, steps)),

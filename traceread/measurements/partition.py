@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -34,9 +33,9 @@ class Busy:
     communication: Intervals
     copy: Intervals
 
-    @cached_property
+    @property
     def compute_or_communication(self) -> Intervals:
-        """When it computed or communicated."""
+        """When it computed or communicated; made anew each time, because reports keep these for every rank."""
         starts, ends = zip(self.compute, self.communication, strict=True)
         return intervals.union(np.concatenate(starts), np.concatenate(ends))
 
@@ -80,7 +79,8 @@ def divide(steps: Steps, busy: Busy, idle: Idle) -> Partition:
     start = np.array([w.start_ns for w in steps.windows], np.int64)
     end = np.array([w.end_ns for w in steps.windows], np.int64)
     compute = intervals.covered(busy.compute, start, end)
-    no_copy = intervals.covered(busy.compute_or_communication, start, end)
+    together = busy.compute_or_communication
+    no_copy = intervals.covered(together, start, end)
     class_ns = np.zeros((len(start), len(CLASSES)), np.int64)
     class_ns[:, StepClass.COMPUTE] = compute
     class_ns[:, StepClass.EXPOSED_COMMUNICATION] = no_copy - compute
@@ -89,7 +89,7 @@ def divide(steps: Steps, busy: Busy, idle: Idle) -> Partition:
     return Partition(
         class_ns=class_ns,
         hidden_communication_ns=intervals.covered(intervals.intersect(busy.communication, busy.compute), start, end),
-        hidden_copy_ns=intervals.covered(intervals.intersect(busy.copy, busy.compute_or_communication), start, end),
+        hidden_copy_ns=intervals.covered(intervals.intersect(busy.copy, together), start, end),
     )
 
 
@@ -99,7 +99,7 @@ def class_intervals(steps: Steps, busy: Busy, idle: Idle) -> dict[str, npt.NDArr
     They tile the windows; `cls` is the StepClass.
     """
     communication = intervals.subtract(busy.communication, busy.compute)
-    copy = intervals.subtract(busy.copy, busy.compute_or_communication)
+    copy = intervals.subtract(intervals.subtract(busy.copy, busy.compute), communication)
     cuts = intervals.unique(np.array([w.start_ns for w in steps.windows] + [w.end_ns for w in steps.windows], np.int64))
     starts, ends, classes = [idle.start_ns], [idle.end_ns], [idle.cause.astype(np.int64)]
     if len(cuts) > 1:

@@ -14,7 +14,7 @@ import numpy.typing as npt
 from traceread import intervals
 from traceread.measurements.replay_graph import HostIntervals, ReplayGraph
 from traceread.measurements.replay_host import NEVER
-from traceread.model import IntColumn
+from traceread.model import CodeColumn, IntColumn
 from traceread.records import record
 
 ERROR_LIMIT = 50
@@ -84,7 +84,7 @@ class _Changes:
     wait_keep: IntColumn
     length_ns: IntColumn
     latency_ns: IntColumn
-    before: IntColumn
+    before: CodeColumn
 
 
 @record
@@ -314,7 +314,7 @@ def _of_thread(host: HostIntervals, thread: int) -> intervals.Intervals:
     return intervals.union(host.start_ns[mine], host.end_ns[mine])
 
 
-def _without(before: IntColumn, beside: npt.NDArray[np.bool_]) -> IntColumn:
+def _without(before: CodeColumn, beside: npt.NDArray[np.bool_]) -> CodeColumn:
     """The order on the streams where some work does not hold up what follows it, unless that runs beside it too."""
     result = before.copy()
     skip = np.append(beside, False)

@@ -12,7 +12,7 @@ from traceread.categories.host import CallRole, HostNames
 from traceread.measurements.idle import SHORT_DISPATCH_NS
 from traceread.measurements.launches import Launches
 from traceread.measurements.replay_host import NEVER, HostProgram, Nodes
-from traceread.model import Activities, FlagColumn, IntColumn, Table, Trace, column
+from traceread.model import Activities, CodeColumn, FlagColumn, IntColumn, Table, Trace, column
 from traceread.records import record
 
 _CLOCK_NS = 2_000
@@ -28,11 +28,11 @@ _LOOK_BACK = 16
 class Work(Table):
     """Activities in the order of the nodes that launch them; the first ones ran before the program and keep their times."""
 
-    activity: IntColumn = column("int64", "", "position in Trace.activities")
+    activity: CodeColumn = column("int32", "", "position in Trace.activities")
     node: IntColumn = column("int64", "", "node that launches it, -1: launched before the program")
     length_ns: IntColumn = column("int64", "ns", "its length")
     latency_ns: IntColumn = column("int64", "ns", "it begins no earlier than so long after its launch; NEVER: no launch record")
-    before: IntColumn = column("int64", "", "row of the activity before it on its stream, -1: none")
+    before: CodeColumn = column("int32", "", "row of the activity before it on its stream, -1: none")
     pause_ns: IntColumn = column("int64", "ns", "it begins no earlier than so long after the end of that one")
 
 
@@ -72,11 +72,11 @@ def order_work(trace: Trace, launches: Launches, program: HostProgram, until_ns:
     node = _with_loose(a, rows, node, loose)
     rows = rows[np.lexsort((a.end_ns[rows], a.start_ns[rows], node[rows]))]
     return Work(
-        activity=rows,
+        activity=rows.astype(np.int32),
         node=node[rows],
         length_ns=(a.end_ns - a.start_ns)[rows],
         latency_ns=np.zeros(len(rows), np.int64),
-        before=_before_on_stream(a, rows),
+        before=_before_on_stream(a, rows).astype(np.int32),
         pause_ns=np.zeros(len(rows), np.int64),
     )
 
