@@ -2,6 +2,7 @@
 
 import shutil
 import sys
+from importlib.machinery import PathFinder
 from types import SimpleNamespace
 
 import pytest
@@ -155,6 +156,7 @@ def test_an_installed_plug_in_is_found(tmp_path, monkeypatch, info):
 
 def test_a_finder_of_packages_is_asked(monkeypatch):
     monkeypatch.setattr(sys, "path", [])
+    monkeypatch.setattr(sys, "meta_path", [f for f in sys.meta_path if f is PathFinder or not hasattr(f, "find_distributions")])
     assert not rules._may_be_plug_ins()
     monkeypatch.setattr(sys, "meta_path", [*sys.meta_path, SimpleNamespace(find_distributions=lambda context: ())])
     assert rules._may_be_plug_ins()

@@ -14,6 +14,7 @@ import shutil
 import tempfile
 import time
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from functools import cache, partial
 from pathlib import Path
@@ -117,8 +118,9 @@ class Cache:
     def _store(self, entry: Path, traces: Sequence[Trace]) -> None:
         self.folder.mkdir(parents=True, exist_ok=True)
         for old in self.folder.glob("*.tmp"):
-            if time.time() - old.stat().st_mtime > _STALE_S:  # of a process that was killed
-                shutil.rmtree(old, ignore_errors=True)
+            with suppress(FileNotFoundError):  # somebody else has just finished it
+                if time.time() - old.stat().st_mtime > _STALE_S:  # of a process that was killed
+                    shutil.rmtree(old, ignore_errors=True)
         making = Path(tempfile.mkdtemp(prefix=f"{entry.name}.", suffix=".tmp", dir=self.folder))
         try:
             _write(making, traces)
