@@ -27,7 +27,7 @@ ROOT = Path(__file__).parents[1]
 SOURCE = ROOT / "traceread" / "readers" / "_scanner.pyx"
 CHILD = "TRACEREAD_FUZZ_CHILD"
 LONGEST = 4096
-SPANS = ("labels", "collectives", "operators")
+SPANS = ("labels", "whole")
 
 TOKENS = [
     '"ph":"X"', '"ph":"M"', '"cat"', '"name"', '"pid"', '"tid"', '"ts"', '"dur"', '"args"', '"device"', '"stream"', '"correlation"',
@@ -127,7 +127,7 @@ def check(text: bytes) -> None:
     for name in ("names", "categories", "tracks", "labels", "events"):
         assert repr(getattr(ours, name)) == repr(getattr(theirs, name)), name
     alone, together = WholeEvents(), WholeEvents()
-    for event in (*scan.told.collectives, *scan.told.operators):
+    for event in scan.told.whole:
         alone.look(event)
     together.look(text, [event.name for event in events])
     assert taken_out(alone) == taken_out(together), "events taken out whole"

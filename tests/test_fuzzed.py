@@ -100,3 +100,15 @@ def test_what_is_around_an_operator_does_not_hide_it(odd, tmp_path):
         assert readers_fuzz.read_kineto(path, random.Random(seed), 0) == ""
     [trace] = kineto_reader.read(path)
     assert len(trace.matrix_ops) in (30, 31)
+
+
+@pytest.mark.parametrize(
+    "odd", [(b"aten::mm", b"aten::m\\u006d"), (b'"args":{', b'"args":{"Collective name":"x",'), (b"aten::mm", b"nccl:x")]
+)
+def test_single_events_are_looked_at_in_their_order(odd, tmp_path):
+    path = tmp_path / "a.json"
+    events = [OPERATOR % (1000 - i, b"50", b"", b"") for i in range(40)]
+    events[20:30:3] = [event.replace(*odd) for event in events[20:30:3]]
+    path.write_bytes(b"[" + b",".join(events) + b"]")
+    for seed in range(4):
+        assert readers_fuzz.read_kineto(path, random.Random(seed), 0) == ""

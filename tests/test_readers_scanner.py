@@ -96,7 +96,7 @@ def same_as_decoded(text):
         assert ours.dtype == theirs.dtype
         assert ours.tolist() == theirs.tolist(), (field.name, text)
     alone, together = WholeEvents(), WholeEvents()
-    for event in (*scan.told.collectives, *scan.told.operators):
+    for event in scan.told.whole:
         alone.look(event)
     together.look(text, [event.name for event in events])
     assert taken_out(alone) == taken_out(together), text

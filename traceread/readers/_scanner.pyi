@@ -12,8 +12,7 @@ class Scanned:
     identities: list[bytes]
     tracks: list[tuple[int, int]]
     labels: list[bytes]
-    collectives: list[bytes]
-    operators: list[bytes]
+    whole: list[bytes]
     has_shapes: bool
     names_collectives: bool
 

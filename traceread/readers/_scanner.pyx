@@ -704,8 +704,7 @@ cdef struct Sink:
     Strings identity_table
     Pairs track_table
     Texts labels
-    Texts collectives
-    Texts operators
+    Texts whole  # events of which more is wanted than the columns keep
     Layouts layouts
 
 
@@ -1204,7 +1203,7 @@ cdef bint may_multiply(Event* event) noexcept nogil:
     """Whether an event may be an operator that multiplies matrices, with its shapes; who reads it decides."""
     cdef Py_ssize_t i
     cdef Text name = event.name.start
-    if not event.has_dimensions or event.name.length < 8 or is_disguised(&event.name):
+    if not event.has_dimensions or event.name.length < 8:
         return False
     if memcmp(name, b"aten::", 6) != 0 and memcmp(name, b"flash_", 6) != 0:
         return False
@@ -1278,9 +1277,7 @@ cdef bint row_kept(Event* event, Text start, Text end, Sink* sink) noexcept nogi
         sink.integers[field * sink.capacity + row] = event.values[field]
     sink.timed[row] = event.has_start and event.has_duration
     sink.rows += 1
-    if may_multiply(event) and not kept(&sink.operators, start, end - start):
-        return False
-    return not tells_of_collective(event) or kept(&sink.collectives, start, end - start)
+    return not (tells_of_collective(event) or may_multiply(event)) or kept(&sink.whole, start, end - start)
 
 
 cdef bint skipped(Event* event, Text start, Text end, Sink* sink) noexcept nogil:
@@ -1436,13 +1433,13 @@ cdef class Scanned:
         categories, names: texts of the codes in the columns, as written between the quotes, in order of first use.
         identities: process and thread ids as written, quotes included, empty for none.
         tracks: positions of process and thread in `identities` for each code.
-        labels, collectives: the texts of the events that name threads or processes, and that may be about collectives.
-        operators: the texts of those that may multiply matrices; names in disguise are among the others.
+        labels: the texts of the events that name threads or processes.
+        whole: the texts of the events that may be about collectives, or multiply matrices, in their order.
         has_shapes, names_collectives: whether some argument has input dimensions, and the name of a collective.
     """
 
     cdef readonly Py_ssize_t rows, objects, events
-    cdef readonly list categories, names, identities, tracks, labels, collectives, operators
+    cdef readonly list categories, names, identities, tracks, labels, whole
     cdef readonly bint has_shapes, names_collectives
 
 
@@ -1474,8 +1471,7 @@ cdef void release(Sink* sink) noexcept:
     free(sink.track_table.slots)
     free(sink.track_table.keys)
     release_texts(&sink.labels)
-    release_texts(&sink.collectives)
-    release_texts(&sink.operators)
+    release_texts(&sink.whole)
     free(sink.layouts.all)
 
 
@@ -1486,8 +1482,7 @@ cdef Scanned told(Scan* scan, Sink* sink):
     result.categories, result.names = texts_in(&sink.category_table.texts), texts_in(&sink.name_table.texts)
     result.identities = texts_in(&sink.identity_table.texts)
     result.tracks = [(sink.track_table.keys[i] >> 32, sink.track_table.keys[i] & 0xffffffff) for i in range(sink.track_table.count)]
-    result.labels, result.collectives = texts_in(&sink.labels), texts_in(&sink.collectives)
-    result.operators = texts_in(&sink.operators)
+    result.labels, result.whole = texts_in(&sink.labels), texts_in(&sink.whole)
     return result
 
 

@@ -343,8 +343,7 @@ class EventReader:
         for mark, seen in (("shapes", scan.told.has_shapes), ("collectives", scan.told.names_collectives)):
             if seen:
                 self.marks.add(mark)
-        shown = set(scan.told.collectives)  # some of them may be operators as well
-        for event in (*scan.told.collectives, *(event for event in scan.told.operators if event not in shown)):
+        for event in scan.told.whole:
             self._watch(event, None)
         return batch
 
