@@ -3,6 +3,7 @@
 import os
 import random
 import sys
+from contextlib import ExitStack
 
 import pytest
 from kineto_builder import two_steps
@@ -102,5 +103,16 @@ def test_threads_leave_the_interpreter_as_it_was(tmp_path):
     path = tmp_path / "a.json"
     path.write_bytes(b"[" + b",".join(event(i, "kernel") for i in range(1, 50)) + b"]")
     before = sys.getswitchinterval()
-    scanned(path, 1, path.stat().st_size - 200, threads=2)
+    with ExitStack() as files:
+        at_once = []
+        for _ in range(2):  # two who read at the same time, the first of whom ends first
+            descriptor = os.open(path, os.O_RDONLY)
+            files.callback(os.close, descriptor)
+            size = path.stat().st_size
+            parts = scanned_parts(descriptor, 1, size - 200, threads=2, least_bytes=100, most_bytes=100, max_event_bytes=size)
+            at_once.append(parts)
+            next(parts)
+        assert sys.getswitchinterval() < before
+        for parts in at_once:
+            parts.close()
     assert sys.getswitchinterval() == before

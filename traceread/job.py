@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import field, replace
+from importlib import import_module
 from itertools import count, islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -252,9 +253,9 @@ def _analyze_sources(task: _Task) -> _Done:
 
 def _prepared() -> None:
     """Imports what analyses, and reads the shipped patterns."""
-    import traceread.report  # noqa: F401
     from traceread.rules import load_rules
 
+    import_module("traceread.report")
     load_rules()
     Patterns.load()
 

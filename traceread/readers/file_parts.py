@@ -11,6 +11,7 @@ from collections import deque
 from collections.abc import Generator, Iterator
 from functools import partial
 from itertools import islice
+from threading import Lock
 
 from traceread.readers import scanner
 
@@ -18,6 +19,35 @@ _BUFFER_BYTES = 1 << 19  # of the file in memory, for each thread; the processor
 _PARTS_PER_THREAD = 8
 _AHEAD = 2  # parts begun for each thread
 _PATIENCE_S = 0.0005
+
+
+class _Impatient:
+    """While anybody is in it, a busy thread gives the interpreter away sooner.
+
+    Others may be importing meanwhile, and a part is scanned in less time than they are let go on by default. The interval is the whole
+    process's, so the first who comes notes it and the last who goes restores it.
+    """
+
+    def __init__(self) -> None:
+        self._lock = Lock()
+        self._inside = 0
+        self._before = 0.0
+
+    def __enter__(self) -> None:
+        with self._lock:
+            if not self._inside:
+                self._before = sys.getswitchinterval()
+                sys.setswitchinterval(min(_PATIENCE_S, self._before))
+            self._inside += 1
+
+    def __exit__(self, *_: object) -> None:
+        with self._lock:
+            self._inside -= 1
+            if not self._inside:
+                sys.setswitchinterval(self._before)
+
+
+_impatient = _Impatient()
 
 
 def scanned_parts(
@@ -56,10 +86,7 @@ def _at_once(scans: Iterator[partial[scanner.FilePart | None]], threads: int) ->
     """What the parts hold, in order; some are begun before they are asked for, so that no thread waits."""
     from concurrent.futures import ThreadPoolExecutor  # a small file needs none
 
-    patience = sys.getswitchinterval()
-    with ThreadPoolExecutor(threads) as pool:
-        # Other threads may be busy importing; a part is scanned in less time than they are let go on by default.
-        sys.setswitchinterval(min(_PATIENCE_S, patience))
+    with _impatient, ThreadPoolExecutor(threads) as pool:
         begun = deque(map(pool.submit, islice(scans, _AHEAD * threads)))
         try:
             while begun:
@@ -67,5 +94,4 @@ def _at_once(scans: Iterator[partial[scanner.FilePart | None]], threads: int) ->
                 begun.extend(map(pool.submit, islice(scans, 1)))
                 yield part
         finally:
-            sys.setswitchinterval(patience)
             pool.shutdown(wait=False, cancel_futures=True)
