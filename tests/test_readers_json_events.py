@@ -297,6 +297,11 @@ def test_layouts_that_start_events_with_other_keys_are_read_in_chunks_too():
         assert read(text, chunk)["columns"] == read(TEXT)["columns"]
 
 
+def test_a_time_that_holds_a_line_end_is_none():
+    odd, sound = (b'{"ph":"X","name":"\\ud800","ts":%s,"dur":1}' % ts for ts in (b'"1\\n2"', b"5"))  # half a pair: read patiently
+    assert read(b"[" + b",".join([sound, odd, sound]) + b"]")["columns"]["timed"] == [True, False, True]
+
+
 BREAKING = [
     b"",
     b'"',

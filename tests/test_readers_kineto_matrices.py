@@ -97,6 +97,14 @@ def test_a_text_of_one_event_or_of_many():
         assert np.array_equal(one, other), name
 
 
+def test_shapes_that_come_later_are_seen_though_the_name_was_met_before():
+    whole = WholeEvents()
+    bare, named = event(args={"Call stack": "x"}), event()
+    for texts in ([bare, bare], [bare, event("aten::add")], [named, bare, named]):
+        whole.look(b",".join(texts), [json.loads(text)["name"] for text in texts])
+    assert len(whole.matrices.table(lambda p, t: 0, 0)) == 2
+
+
 def test_more_rows_than_are_held_as_objects(monkeypatch):
     monkeypatch.setattr(kineto_matrices, "_ROWS", 3)
     table = table_of(*(event(ts=i) for i in reversed(range(10))))

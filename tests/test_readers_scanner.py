@@ -310,10 +310,70 @@ def test_info_says_which_one_reads(tmp_path, capsys, monkeypatch):
 
 def test_columns_of_other_shapes_are_refused():
     room = scanner.room(0, 1000)
-    with pytest.raises(ValueError, match="shapes"):
-        scanner.scan(TEXT, 0, 10, room._replace(codes=room.codes[:2]))
+    short = (*room.integers[:-1], room.integers[-1][:-1])
+    for other in (room._replace(codes=room.codes[:2]), room._replace(integers=room.integers[:-1]), room._replace(integers=short)):
+        with pytest.raises(ValueError, match="shapes"):
+            scanner.scan(TEXT, 0, 10, other)
     for start, stop in ((5, 5), (-1, 10), (0, len(TEXT) + 1), (10, 5)):
         assert scanner.scan(TEXT, start, stop, room) is None
+
+
+def memory_of(room):
+    return {column.__array_interface__["data"][0] for column in (*room.integers, room.codes, room.timed)}
+
+
+def test_rooms_are_used_again_when_nobody_looks_at_them():
+    rooms = scanner.Rooms()
+    first = memory_of(rooms.room(0, 50_000))
+    room = rooms.room(5_000, 30_000)
+    assert memory_of(room) == first
+    second = memory_of(rooms.room(0, 50_000))
+    assert second.isdisjoint(first)
+    parts = (lambda r: r.integers[3][:7], lambda r: r.codes[:, :2], lambda r: r.codes[1], lambda r: r.timed[4:].view(np.uint8))
+    for part in parts:
+        seen = part(room)
+        del room
+        assert memory_of(rooms.room(0, 50_000)) == second
+        del seen
+        room = rooms.room(0, 50_000)
+        assert memory_of(room) == first
+
+
+def test_longer_rooms_are_made_anew():
+    rooms = scanner.Rooms()
+    short = len(rooms.room(0, 1000).timed)
+    assert len(rooms.room(0, 2000).timed) > short
+    assert len(rooms.room(0, 1000).timed) == short
+
+
+ARGUMENTS = {"device": 1, "stream": 2, "correlation": 3, "bytes": 4, "graph node id": 5, "fromDevice": 6, "toDevice": 7,
+             "wait_on_cuda_event_record_corr_id": 8, "wait_on_stream": 9}  # fmt: skip
+KEPT = {"kernel": 9, "gpu_memcpy": 9, "cuda_sync": 9, "Runtime": 9, "": 9, "cuda_runtime": 1, "cuda_driver": 1,
+        "cpu_op": 0, "user_annotation": 0, "python_function": 0}  # fmt: skip
+
+
+@pytest.mark.parametrize("capital", [False, True])
+@pytest.mark.parametrize("category", KEPT)
+def test_arguments_are_kept_where_somebody_asks_for_them(category, capital):
+    args = {key.replace("corr", "Corr", capital and key == "correlation"): value for key, value in ARGUMENTS.items()}
+    event = json.dumps({"ph": "X", "cat": category, "name": "n", "pid": 1, "tid": 1, "ts": 1, "dur": 2, "args": args}).encode()
+    other = event.replace(b'"cat": "%s"' % category.encode(), b'"cat": "other"')
+    text = b",".join([event, other, event])
+    assert same_as_decoded(text)
+    _, batch, _ = understood(text)
+    names = ("device", "stream", "correlation", "bytes", "graph_node", "from_device", "to_device", "event_correlation", "event_stream")
+    columns = [getattr(batch, name).tolist() for name in names]
+    assert [row[1] for row in columns] == list(ARGUMENTS.values())
+    kept = {9: list(ARGUMENTS.values()), 1: [-1, -1, 3, -1, -1, -1, -1, -1, -1], 0: [-1] * 9}[KEPT[category]]
+    assert [row[0] for row in columns] == [row[2] for row in columns] == kept
+
+
+@pytest.mark.parametrize("category", [rb"cpu\u005fop", rb"\u0063uda_runtime", rb"k\u0065rnel"])
+def test_escapes_do_not_hide_a_category(category):
+    event = b'{"ph":"X","cat":"%s","name":"n","pid":1,"tid":1,"ts":1,"dur":2,"args":{"stream":7,"correlation":5}}' % category
+    assert not same_as_decoded(event + b"," + event)
+    text = b'{"traceEvents":[%s]}' % b",".join([event] * 9)
+    assert said(text, 100) == said(text, compiled=False)
 
 
 PLAIN = re.compile(rb"0|-?[1-9]\d{0,14}")

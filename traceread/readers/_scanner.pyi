@@ -20,7 +20,7 @@ def scan(
     text: bytes,
     start: int,
     stop: int,
-    integers: npt.NDArray[np.int64],
+    integers: tuple[npt.NDArray[np.int64], ...],
     codes: npt.NDArray[np.int32],
     timed: npt.NDArray[np.uint8],
 ) -> Scanned | None: ...
@@ -30,7 +30,7 @@ def scan_file(
     stop: int,
     is_first: bool,
     buffer_bytes: int,
-    integers: npt.NDArray[np.int64],
+    integers: tuple[npt.NDArray[np.int64], ...],
     codes: npt.NDArray[np.int32],
     timed: npt.NDArray[np.uint8],
 ) -> tuple[Scanned, int, int, int] | None: ...

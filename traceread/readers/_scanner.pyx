@@ -113,7 +113,7 @@ cdef enum:
     MOST_PROBES = 200  # in a table; names made to collide must not cost quadratic time
     ABSENT = -1
 
-# Rows of the table of integers that `scan` fills. The first two are times, the others arguments.
+# Columns of integers that `scan` fills. The first two are times, the others arguments.
 cdef enum:
     START = 0
     DURATION = 1
@@ -134,7 +134,7 @@ cdef enum:
     OTHER = 14
 
 INTEGERS = FIELDS
-"""Rows of the table of integers."""
+"""Columns of integers."""
 
 cdef int64_t LIMIT_NS = 1 << 62
 
@@ -694,7 +694,7 @@ cdef struct Sink:
     Py_ssize_t capacity
     Py_ssize_t objects
     Py_ssize_t events
-    int64_t* integers
+    int64_t* integers[FIELDS]
     int32_t* categories
     int32_t* names
     int32_t* tracks
@@ -1250,9 +1250,26 @@ cdef inline void remember_codes(Event* event, int32_t category, int32_t track) n
         layout.track = track
 
 
+cdef inline uint32_t kept_of(Slice* category) noexcept nogil:
+    """One bit for each integer that is kept of events of a category, as `event_columns._KEPT_OF` says."""
+    if (
+        (category.length == 6 and memcmp(category.start, b"cpu_op", 6) == 0)
+        or (category.length == 15 and memcmp(category.start, b"user_annotation", 15) == 0)
+        or (category.length == 15 and memcmp(category.start, b"python_function", 15) == 0)
+    ):
+        return 1 << START | 1 << DURATION
+    if (
+        (category.length == 12 and memcmp(category.start, b"cuda_runtime", 12) == 0)
+        or (category.length == 11 and memcmp(category.start, b"cuda_driver", 11) == 0)
+    ):
+        return 1 << START | 1 << DURATION | 1 << CORRELATION
+    return (1 << FIELDS) - 1
+
+
 cdef bint row_kept(Event* event, Text start, Text end, Sink* sink) noexcept nogil:
     """Whether a complete event could be made a row."""
     cdef Py_ssize_t row = sink.rows
+    cdef uint32_t kept_fields
     cdef int32_t category, name, process, thread, track
     cdef int field
     if row == sink.capacity or event.odd_time:
@@ -1260,6 +1277,8 @@ cdef bint row_kept(Event* event, Text start, Text end, Sink* sink) noexcept nogi
     name = number_of_slice(&sink.name_table, &event.name, start)
     category, track = known_category(event), known_track(event)
     if category < 0:
+        if is_disguised(&event.category):
+            return False
         category = number_of_slice(&sink.category_table, &event.category, start)
     if track < 0:
         process = number_of_slice(&sink.identity_table, &event.process, start)
@@ -1273,8 +1292,9 @@ cdef bint row_kept(Event* event, Text start, Text end, Sink* sink) noexcept nogi
     sink.categories[row], sink.names[row], sink.tracks[row] = category, name, track
     if event.values[CORRELATION] == ABSENT:
         event.values[CORRELATION] = event.values[CORRELATION_CAPITAL]
+    kept_fields = kept_of(&event.category)
     for field in range(FIELDS):
-        sink.integers[field * sink.capacity + row] = event.values[field]
+        sink.integers[field][row] = event.values[field] if kept_fields >> field & 1 else ABSENT
     sink.timed[row] = event.has_start and event.has_duration
     sink.rows += 1
     return not (tells_of_collective(event) or may_multiply(event)) or kept(&sink.whole, start, end - start)
@@ -1486,14 +1506,21 @@ cdef Scanned told(Scan* scan, Sink* sink):
     return result
 
 
-cdef void prepare(Scan* scan, Sink* sink, int64_t[:, ::1] integers, int32_t[:, ::1] codes, uint8_t[::1] timed) except *:
-    if integers.shape[0] != FIELDS or codes.shape[0] != 3 or not integers.shape[1] == codes.shape[1] == timed.shape[0] > 0:
+cdef void prepare(Scan* scan, Sink* sink, tuple integers, int32_t[:, ::1] codes, uint8_t[::1] timed) except *:
+    cdef int64_t[::1] column
+    cdef int field
+    if len(integers) != FIELDS or codes.shape[0] != 3 or not codes.shape[1] == timed.shape[0] > 0:
         raise ValueError("columns of other shapes were expected")
     memset(scan, 0, sizeof(Scan))
     memset(sink, 0, sizeof(Sink))
     sink.layouts.last = -1
     sink.capacity = timed.shape[0]
-    sink.integers, sink.timed = &integers[0, 0], &timed[0]
+    sink.timed = &timed[0]
+    for field in range(FIELDS):
+        column = integers[field]
+        if column.shape[0] != timed.shape[0]:
+            raise ValueError("columns of other shapes were expected")
+        sink.integers[field] = &column[0]
     sink.categories, sink.names, sink.tracks = &codes[0, 0], &codes[1, 0], &codes[2, 0]
 
 
@@ -1501,7 +1528,7 @@ def scan(
     bytes text not None,
     Py_ssize_t start,
     Py_ssize_t stop,
-    int64_t[:, ::1] integers not None,
+    tuple integers not None,
     int32_t[:, ::1] codes not None,
     uint8_t[::1] timed not None,
 ):
@@ -1509,7 +1536,7 @@ def scan(
 
     Args:
         text, start, stop: from the brace that opens an event to behind the one that closes another.
-        integers: its rows take ts and dur in ns, then the arguments in the order of `event_columns.EventBatch`; -1: not there.
+        integers: they take ts and dur in ns, then the arguments in the order of `event_columns.EventBatch`; -1: not there.
         codes: its rows take the codes of category, name and track.
         timed: takes whether both times are there. If there are more complete events than it is long, they are not understood.
     """
@@ -1535,7 +1562,7 @@ def scan_file(
     int64_t stop,
     bint is_first,
     Py_ssize_t buffer_bytes,
-    int64_t[:, ::1] integers not None,
+    tuple integers not None,
     int32_t[:, ::1] codes not None,
     uint8_t[::1] timed not None,
 ):

@@ -62,6 +62,10 @@ _INTEGER_ARGUMENTS = (
     "device", "stream", "correlation", "correlation_capital", "bytes", "graph_node", "from_device", "to_device", "event_correlation",
     "event_stream",
 )  # fmt: skip
+_CORRELATIONS = ("correlation", "correlation_capital")
+_KEPT = ((), _CORRELATIONS, _INTEGER_ARGUMENTS)
+_KEPT_OF = {"cpu_op": 0, "user_annotation": 0, "python_function": 0, "cuda_runtime": 1, "cuda_driver": 1}
+"""Which of these arguments are kept by category: of the commonest rows of the host nobody asks for more. Others: all. As in the scanner."""
 _NO_ARGS = _Args()
 _ARG_KEYS = [(f.name, f.encode_name) for f in msgspec.structs.fields(_Args)]
 _many = msgspec.json.Decoder(list[Event]).decode
@@ -161,7 +165,8 @@ class EventBatch:
         start_ns, dur_ns: ts and dur as written, in ns (base time not added).
         timed: whether both could be read.
         device, stream, correlation, bytes, graph_node, from_device, to_device, event_correlation, event_stream: arguments, ABSENT if
-            not there.
+            not there. Of "cuda_runtime" and "cuda_driver" only the correlation is kept, of "cpu_op", "user_annotation" and
+            "python_function" none.
     """
 
     category: CodeColumn
@@ -220,6 +225,7 @@ class Columns:
         self._tracks = _Codes()
         self._written_categories: dict[bytes, int] = {}
         self._written_names: dict[bytes, int] = {}
+        self._kept_of = np.empty(0, np.int8)  # position in _KEPT for each category
 
     @property
     def categories(self) -> Sequence[str]:
@@ -246,13 +252,14 @@ class Columns:
                     self._keep_label(e)
                 elif e.ph is None:
                     self.events -= 1
-        start_ns, start_read = nanoseconds(list(map(bytes, map(attrgetter("ts"), rows))))
-        dur_ns, dur_read = nanoseconds(list(map(bytes, map(attrgetter("dur"), rows))))
-        arguments = _arguments([e.args or _NO_ARGS for e in rows])
+        start_ns, start_read = nanoseconds(_texts(list(map(attrgetter("ts"), rows))))
+        dur_ns, dur_read = nanoseconds(_texts(list(map(attrgetter("dur"), rows))))
+        category = _coded(self._categories, list(map(attrgetter("cat"), rows)))
+        arguments = self._arguments(rows, category)
         capital = arguments.pop("correlation_capital")
         arguments["correlation"] = np.where(arguments["correlation"] == ABSENT, capital, arguments["correlation"])
         return EventBatch(
-            category=_coded(self._categories, list(map(attrgetter("cat"), rows))),
+            category=category,
             name=_coded(self._names, list(map(attrgetter("name"), rows))),
             track=np.fromiter(map(self._tracks.__getitem__, map(attrgetter("pid", "tid"), rows)), np.int32, len(rows)),
             start_ns=start_ns,
@@ -260,6 +267,19 @@ class Columns:
             timed=start_read & dur_read,
             **arguments,
         )
+
+    def _arguments(self, rows: list[Event], category: CodeColumn) -> dict[str, IntColumn]:
+        """The integer arguments by name, of each row those that are kept of its category."""
+        new = self.categories[len(self._kept_of) :]
+        self._kept_of = np.append(self._kept_of, np.array([_KEPT_OF.get(name, len(_KEPT) - 1) for name in new], np.int8))
+        kept_of = self._kept_of[category]
+        found = {name: np.full(len(rows), ABSENT) for name in _INTEGER_ARGUMENTS}
+        for position, names in enumerate(_KEPT):
+            which = np.flatnonzero(kept_of == position)
+            if names and len(which):
+                for name, values in _integers_of(names, [rows[i].args or _NO_ARGS for i in which.tolist()]).items():
+                    found[name][which] = values
+        return found
 
     def scanned(self, scan: Scan) -> EventBatch | None:
         """The columns that the compiled scanner made, with the codes used here; None where a text in them is not sound."""
@@ -287,7 +307,7 @@ class Columns:
             name=name[codes[1]],
             track=track[codes[2]],
             timed=scan.room.timed[:n],
-            **dict(zip(_SCANNED, scan.room.integers[:, :n], strict=True)),
+            **{name: column[:n] for name, column in zip(_SCANNED, scan.room.integers, strict=True)},
         )
 
     def _keep_label(self, event: Event) -> None:
@@ -312,14 +332,20 @@ def _coded(codes: _Codes, values: list[str | None]) -> CodeColumn:
     return np.fromiter(map(codes.__getitem__, values), np.int32, len(values))
 
 
-def _arguments(args: list[_Args]) -> dict[str, IntColumn]:
-    """The integer arguments by name."""
+def _texts(written: list[msgspec.Raw]) -> list[bytes]:
+    """The texts of values; joined and parted again is quicker than one by one."""
+    texts = b"\n".join(written).split(b"\n")
+    return texts if len(texts) == len(written) else list(map(bytes, written))  # a text may hold a line end, and none is no text
+
+
+def _integers_of(names: Sequence[str], args: list[_Args]) -> dict[str, IntColumn]:
+    """Some integer arguments by name."""
     try:  # all at once: rows of a table, whose columns are asked for
-        flat = chain.from_iterable(map(attrgetter(*_INTEGER_ARGUMENTS), args))
-        table = np.fromiter(flat, np.int64, len(args) * len(_INTEGER_ARGUMENTS)).reshape(len(args), -1)
-        return dict(zip(_INTEGER_ARGUMENTS, table.T, strict=True))
+        flat = chain.from_iterable(map(attrgetter(*names), args))
+        table = np.fromiter(flat, np.int64, len(args) * len(names)).reshape(len(args), -1)
+        return dict(zip(names, table.T, strict=True))
     except (TypeError, ValueError, OverflowError):
-        return {name: _integers(list(map(attrgetter(name), args))) for name in _INTEGER_ARGUMENTS}
+        return {name: _integers(list(map(attrgetter(name), args))) for name in names}
 
 
 def _integers(values: list[Any]) -> IntColumn:

@@ -66,12 +66,12 @@ def scanned_parts(
     """
     length = min(max((stop - begin) // (_PARTS_PER_THREAD * threads), least_bytes), most_bytes)
     buffer_bytes = min(_BUFFER_BYTES, max_event_bytes)
+    rooms = scanner.Rooms()
 
     def scans() -> Iterator[partial[scanner.FilePart | None]]:
-        # Columns are made here, so that all of them come from the memory of the thread that drops them.
         for at in range(begin, stop, length):
             until = min(at + length, stop)
-            yield partial(scanner.scan_file, descriptor, at, until, at == begin, buffer_bytes, scanner.room(at, until))
+            yield partial(scanner.scan_file, descriptor, at, until, at == begin, buffer_bytes, rooms.room(at, until))
 
     expected = begin
     for part in (scan() for scan in scans()) if threads == 1 else _at_once(scans(), threads):

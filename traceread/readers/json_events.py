@@ -284,6 +284,7 @@ class EventReader:
         While threads scan some chunks, another reads the text behind them, and whoever iterates works on the batches before.
         """
         ready: list[EventBatch] = []
+        rooms = scanner.Rooms()
         while True:
             while len(self._text) - self._at < self._stride * self._options.chunk_bytes and self._more():
                 pass
@@ -298,7 +299,7 @@ class EventReader:
             following = _begun(self._ahead, self._with_more, self._text[end:], self._stride * self._options.chunk_bytes)
             starts = [_end(_SEPARATOR, self._text, at) for at in (self._at, *cuts[:-1])]
             stretches = list(zip(starts, cuts, strict=True))
-            scans = [_begun(self._pool, scanner.scan, self._text, *stretch, scanner.room(*stretch)) for stretch in stretches]
+            scans = [_begun(self._pool, scanner.scan, self._text, *stretch, rooms.room(*stretch)) for stretch in stretches]
             yield from ready
             ready = []
             for scan, (start, cut) in zip(scans, stretches, strict=True):

@@ -176,6 +176,12 @@ class _Columns:
             parts[:] = [np.concatenate(parts) if parts else np.empty(0, np.int64)]
         return parts[0]
 
+    def pop(self, name: str) -> npt.NDArray[Any]:
+        """A column that is not asked for again: large ones need not all be in memory twice."""
+        column = self[name]
+        del self._parts[name]
+        return column
+
     def keep(self, which: Mask) -> int:
         """Drops all other rows and says how many."""
         before = self.rows
@@ -326,37 +332,40 @@ class _Capture:
 
     def _activities(self) -> Activities:
         rows = self._rows.gpu
-        start, name, row = rows["start_ns"], rows["name"], rows["row"]
+        start = rows.pop("start_ns")
+        end = start + rows.pop("dur_ns")
+        order = time_order(start, end)
+        start, end = start[order], end[order]
+        name, row, track = (rows.pop(column)[order] for column in ("name", "row", "track"))
         copies, sized = row == Row.MEMCPY, row != Row.KERNEL
         kind_of, pageable_of = np.zeros(len(self._names), np.uint8), np.full(len(self._names), NOT_RECORDED, np.int8)
         for code, _ in _counts(name[copies]):
             kind_of[code], pageable_of[code] = _copy(self._names[code])
         copy_kind = np.where(copies, kind_of[name], np.uint8(CopyKind.UNKNOWN))
-        between = copies & (rows["from_device"] != rows["to_device"]) & (rows["from_device"] >= 0) & (rows["to_device"] >= 0)
-        copy_kind[between] = CopyKind.PEER
+        here, there = rows.pop("from_device")[order], rows.pop("to_device")[order]
+        copy_kind[copies & (here != there) & (here >= 0) & (there >= 0)] = CopyKind.PEER
         # AMD numbers GPU processes by agent, so the argument goes first.
-        on = _first_recorded(rows["device"], self._pid[rows["track"]])
-        table = Activities(
+        on = _first_recorded(rows.pop("device")[order], self._pid[track])
+        return Activities(
             start_ns=start,
-            end_ns=start + rows["dur_ns"],
+            end_ns=end,
             kind=row - Row.KERNEL + ActivityKind.KERNEL,
             device=np.where((on >= 0) & (on < 1 << 31), on, NOT_RECORDED).astype(np.int32),
-            stream=_first_recorded(rows["stream"], self._tid[rows["track"]]),
-            correlation=rows["correlation"],
+            stream=_first_recorded(rows.pop("stream")[order], self._tid[track]),
+            correlation=rows.pop("correlation")[order],
             name=name,
-            bytes=np.where(sized, np.maximum(rows["bytes"], NOT_RECORDED), NOT_RECORDED),
+            bytes=np.where(sized, np.maximum(rows.pop("bytes")[order], NOT_RECORDED), NOT_RECORDED),
             copy_kind=copy_kind,
             pageable=np.where(copies, pageable_of[name], np.int8(NOT_RECORDED)),
-            graph_node=np.maximum(rows["graph_node"], 0),
+            graph_node=np.maximum(rows.pop("graph_node")[order], 0),
             category=np.full(rows.rows, Category.UNCLASSIFIED, np.uint8),
             family=np.zeros(rows.rows, np.uint8),
             fused=np.zeros(rows.rows, np.int8),
         )
-        return table.take(time_order(table.start_ns, table.end_ns))
 
     def _calls(self, thread_of: Codes) -> Calls:
         rows = self._rows.calls
-        name = rows["name"]
+        name = rows.pop("name")
         bare = np.arange(len(self._names), dtype=np.int32)
         code_of: dict[str, int] = {}
         for code in np.flatnonzero(self._named(name, lambda n: _VERSION_SUFFIX.search(n) is not None)).tolist():
@@ -365,18 +374,20 @@ class _Capture:
             bare[code] = code_of.setdefault(without, len(self._names))
             if bare[code] == len(self._names):
                 self._names.append(without)
-        table = Calls(
-            start_ns=rows["start_ns"],
-            end_ns=rows["start_ns"] + rows["dur_ns"],
-            thread=thread_of[rows["track"]],
-            name=bare[name],
-            correlation=rows["correlation"],
+        start = rows.pop("start_ns")
+        end = start + rows.pop("dur_ns")
+        order = time_order(start, -end)
+        return Calls(
+            start_ns=start[order],
+            end_ns=end[order],
+            thread=thread_of[rows.pop("track")[order]],
+            name=bare[name[order]],
+            correlation=rows.pop("correlation")[order],
         )
-        return table.take(time_order(table.start_ns, -table.end_ns))
 
     def _ranges(self, thread_of: Codes) -> Ranges:
         rows = self._rows.ranges
-        name, row = rows["name"], rows["row"]
+        name, row = rows.pop("name"), rows.pop("row")
         kind_of = np.full((len(Row), len(self._names)), _NO_KIND, np.uint8)
         kind_of[Row.ANNOTATION], kind_of[Row.PYTHON], kind_of[Row.OP] = RangeKind.ANNOTATION, RangeKind.PYTHON, RangeKind.OP
         for code, _ in _counts(name):
@@ -387,16 +398,19 @@ class _Capture:
         known = kind != _NO_KIND
         for code in name[~known].tolist():
             self._rows.unread[f"overhead: {self._names[code]}"] += 1
-        table = Ranges(
-            start_ns=rows["start_ns"],
-            end_ns=rows["start_ns"] + rows["dur_ns"],
-            thread=thread_of[rows["track"]],
-            name=name,
-            kind=kind,
-            open=np.zeros(rows.rows, np.int8),
+        start = rows.pop("start_ns")
+        end = start + rows.pop("dur_ns")
+        order = time_order(start, -end)
+        if not known.all():
+            order = order[known[order]]
+        return Ranges(
+            start_ns=start[order],
+            end_ns=end[order],
+            thread=thread_of[rows.pop("track")[order]],
+            name=name[order],
+            kind=kind[order],
+            open=np.zeros(len(order), np.int8),
         )
-        table = table if known.all() else table.take(known)
-        return table.take(time_order(table.start_ns, -table.end_ns))
 
     def _named(self, name: Codes, matches: Callable[[str], bool]) -> Mask:
         """For each name code whether its name matches, looked up for the codes in this column only."""

@@ -7,6 +7,7 @@ reads everything: the same tables, more slowly.
 from __future__ import annotations
 
 import os
+from sys import getrefcount
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
@@ -28,10 +29,14 @@ PURE_PYTHON = "TRACEREAD_PURE_PYTHON"
 _ROW_BYTES = 48  # complete events shorter than this on average are left to the typed decoder
 
 
-class Room(NamedTuple):
-    """Columns to be filled; see `_scanner.scan`."""
+_UNSEEN = 4
+"""References to a column that nobody has but `Rooms.room`, which looks for them."""
 
-    integers: npt.NDArray[np.int64]
+
+class Room(NamedTuple):
+    """Columns to be filled; see `_scanner.scan`. For large arrays numpy asks for huge pages, so there is one for each integer."""
+
+    integers: tuple[npt.NDArray[np.int64], ...]
     codes: npt.NDArray[np.int32]
     timed: npt.NDArray[np.bool_]
 
@@ -72,14 +77,37 @@ def in_use() -> str:
 def room(start: int, stop: int) -> Room:
     """Columns for the events of a stretch of text."""
     rows = (stop - start) // _ROW_BYTES + 1
-    return Room(np.empty((_scanner.INTEGERS, rows), np.int64), np.empty((3, rows), np.int32), np.empty(rows, np.bool_))
+    integers = tuple(np.empty(rows, np.int64) for _ in range(_scanner.INTEGERS))
+    return Room(integers, np.empty((3, rows), np.int32), np.empty(rows, np.bool_))
+
+
+class Rooms:
+    """Columns to be filled, one after the other: memory that the system gives anew costs as much time as filling it.
+
+    Those made before are used again when nobody looks at anything in them any more. Only one thread may ask.
+    """
+
+    def __init__(self) -> None:
+        self._made: list[Room] = []
+
+    def room(self, start: int, stop: int) -> Room:
+        """Columns for the events of a stretch of text, or longer ones."""
+        rows = (stop - start) // _ROW_BYTES + 1
+        made = next((made for made in self._made if len(made.timed) >= rows and _is_free(made)), None)
+        if made is None:
+            made = room(start, stop)
+            self._made.append(made)
+        return Room(tuple(column[:] for column in made.integers), made.codes[:], made.timed[:])
+
+
+def _is_free(made: Room) -> bool:
+    return all(getrefcount(column) <= _UNSEEN for column in (*made.integers, made.codes, made.timed))
 
 
 def scan(text: bytes, start: int, stop: int, room: Room) -> Scan | None:
     """The events from `start` to `stop` of a text; None if anything there is not plainly understood.
 
-    The stretch begins with the brace that opens an event and ends behind the one that closes the last. May be called from any thread;
-    `room` is made before, so that all columns come from the memory of the thread that drops them.
+    The stretch begins with the brace that opens an event and ends behind the one that closes the last. May be called from any thread.
     """
     told = _scanner.scan(text, start, stop, room.integers, room.codes, room.timed.view(np.uint8))
     return None if told is None else Scan(told, room)

@@ -23,6 +23,8 @@ class WholeEvents:
     def __init__(self) -> None:
         self.collectives = CollectiveEvents()
         self.matrices = MatrixEvents()
+        self._met: set[str | None] = set()
+        self._telling: set[str | None] = set()  # those of them that events worth a look have
 
     def look(self, text: bytes, names: Sequence[str | None] | None = None) -> None:
         """Keeps what the events of a text say.
@@ -34,20 +36,24 @@ class WholeEvents:
         Raises:
             RecursionError: several events are nested too deeply to be taken apart; nothing was kept.
         """
-        for event in (text,) if names is None else _worth_a_look(text, names):
+        for event in (text,) if names is None else self._worth_a_look(text, names):
             self.collectives.look(event)
             self.matrices.look(event)
 
-
-def _worth_a_look(text: bytes, names: Sequence[str | None]) -> Iterator[bytes]:
-    """The texts of those events that may tell of a collective, or of a multiplication with its shapes."""
-    has_named = NAMED in text
-    has_shapes = any(sign in text for sign in SHAPES)
-    telling = {name for name in set(names) if name and (name.startswith(RANGES) or (has_shapes and name in OPERATORS))}
-    if not telling and not has_named:
-        return
-    texts = [text] if len(names) == 1 else _texts(b"[" + text + b"]")
-    if has_named:
-        yield from (event for event, name in zip(map(bytes, texts), names, strict=True) if name in telling or NAMED in event)
-    else:
-        yield from (bytes(texts[i]) for i, name in enumerate(names) if name in telling)
+    def _worth_a_look(self, text: bytes, names: Sequence[str | None]) -> Iterator[bytes]:
+        """The texts of those events that may tell of a collective, or of a multiplication with its shapes."""
+        here = set(names)
+        new = here - self._met
+        self._met |= new
+        self._telling.update(name for name in new if name and (name.startswith(RANGES) or name in OPERATORS))
+        telling = here & self._telling
+        if not any(sign in text for sign in SHAPES):
+            telling.difference_update(OPERATORS)
+        has_named = NAMED in text
+        if not telling and not has_named:
+            return
+        texts = [text] if len(names) == 1 else _texts(b"[" + text + b"]")
+        if has_named:
+            yield from (event for event, name in zip(map(bytes, texts), names, strict=True) if name in telling or NAMED in event)
+        else:
+            yield from (bytes(texts[i]) for i, name in enumerate(names) if name in telling)
