@@ -64,6 +64,8 @@ def test_quality_in_words():
     assert quality_text(ReplayQuality(0.0042, 1, 5)) == "savings are predicted by replaying 1 step; the unchanged step is met to 0.4 %"
     assert quality_text(ReplayQuality(0.2, 5, 5, "it is off")) == "savings are not predicted: it is off"
     assert quality_text(ReplayQuality(None, 0, 0)) == ""
+    whole = ReplayQuality(0.0042, 1, 1, counts_steps=False)
+    assert quality_text(whole) == "savings are predicted by replaying the capture; unchanged it is met to 0.4 %"
 
 
 def test_rules_that_could_not_look_are_named():

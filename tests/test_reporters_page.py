@@ -7,10 +7,12 @@ from base64 import b64decode, b64encode
 from dataclasses import replace
 from hashlib import sha256
 from html.parser import HTMLParser
+from pathlib import Path
 
 import pytest
 import reporter_profiles as profiles
 
+import traceread
 from traceread.findings import Evidence, Finding
 from traceread.measurements.classes import StepClass
 from traceread.reporters.methods import DEFINITIONS
@@ -20,6 +22,7 @@ from traceread.rules.fix_list import FixList
 
 EVERYTHING = profiles.everything()
 MB = 1_000_000
+SAMPLES = Path(__file__).parents[1] / "sample_traces"
 VOID = ("meta", "br", "input")
 
 
@@ -224,3 +227,15 @@ def test_without_gpu_work_the_host_rows_are_shown():
     page = Reader(render_page(profiles.host_only()))
     assert "What the host did" in page.text
     assert not any(a.get("class") == "plot" for _, a in page.elements)
+
+
+def test_of_a_whole_capture_nothing_is_said_per_step():
+    report = traceread.analyze(str(SAMPLES / "straggler-compute"), step_range="none")
+    page = Reader(render_page(report))
+    figures = json.loads(unpacked(page, "data"))["figures"]
+    drawn = " ".join(json.dumps(figure, ensure_ascii=False) for figure in figures.values())
+    assert "Capture of each rank" in drawn
+    assert "Kernel families: " in drawn
+    assert "Communication: " in drawn
+    for said in (drawn, page.text.partition("How everything is computed")[0]):
+        assert not re.search(r"per step|used step|of the step|(\d|one) steps?\b", said)

@@ -373,6 +373,7 @@ class Report:
             class_ns=summary.class_ns,
             compared=compared,
             not_compared=not_compared,
+            counts_steps=self.counts_steps,
         )
         return found if self.efficiency is None else found.with_mfu(self.efficiency.mfu_at)
 

@@ -28,7 +28,8 @@ def plot_communication(report: Report, dark: bool = False) -> Figure:
     if not any(under or open_ for _, under, open_ in rows):
         return empty_figure("Communication", "No communication was recorded in the used steps.", dark)
     worst = max(rows, key=lambda row: row[2])
-    title = f"Communication per step: {percent(worst[2], worst[1] + worst[2])} is exposed on {worst[0]} ({duration(worst[2])})"
+    per = " per step" if report.counts_steps else ""
+    title = f"Communication{per}: {percent(worst[2], worst[1] + worst[2])} is exposed on {worst[0]} ({duration(worst[2])})"
     return _bars(rows, title, dark)
 
 

@@ -73,7 +73,7 @@ def _beside(saved: int, after: int, now: int, falls: bool) -> str:
 
 def _hover(finding: Finding, saved: int, now: int, falls: bool) -> str:
     lines = [f"<b>{wrapped(finding.title, 60)}</b>"]
-    lines.append(f"{'saves' if falls else 'loses'} {exact(saved)}, {percent(saved, now)} of the step")
+    lines.append(f"{'saves' if falls else 'loses'} {exact(saved)}, {percent(saved, now)}")
     if falls and finding.saving_alone_ns is not None:
         lines.append(f"by itself {exact(finding.saving_alone_ns)}")
     if finding.step_class is not None:

@@ -23,7 +23,9 @@ def plot_families(kernels: KernelTable, dark: bool = False) -> Figure:
     if not rows:
         return empty_figure("Kernel families", _NOTHING, dark)
     top = rows[0]
-    title = f"Kernel families, per step: {label(top.family)} is {percent(top.total_ns, sum(r.total_ns for r in rows))} of all kernel time"
+    title = (
+        f"Kernel families{_per(kernels)}: {label(top.family)} is {percent(top.total_ns, sum(r.total_ns for r in rows))} of all kernel time"
+    )
     return _bars(kernels, rows[:_FAMILIES], [label(r.family, 24) for r in rows[:_FAMILIES]], title, dark)
 
 
@@ -33,10 +35,14 @@ def plot_kernels(kernels: KernelTable, count: int = 15, dark: bool = False) -> F
     if not rows:
         return empty_figure("Kernels and copies", _NOTHING, dark)
     shown = rows[:count]
-    title = f"Kernels and copies, per step: the {len(shown)} with most exposed time"
+    title = f"Kernels and copies{_per(kernels)}: the {len(shown)} with most exposed time"
     if len(rows) > len(shown):
         title += f"; and {plural(len(rows) - len(shown), 'more name')}"
     return _bars(kernels, shown, [f"{kernel_label(r.name, 44)}  <b>{n}</b>" for n, r in enumerate(shown, 1)], title, dark)
+
+
+def _per(kernels: KernelTable) -> str:
+    return ", per step" if kernels.counts_steps else ""
 
 
 def _bars(kernels: KernelTable, rows: Sequence[KernelTime], ticks: list[str], title: str, dark: bool) -> Figure:
@@ -74,11 +80,12 @@ def _bars(kernels: KernelTable, rows: Sequence[KernelTime], ticks: list[str], ti
 
 
 def _hover(r: KernelTime, kernels: KernelTable, steps: int) -> str:
+    one, all_of_them = ("step", plural(steps, "step")) if kernels.counts_steps else ("capture", "the capture")
     lines = [
         f"<b>{kernel_label(r.name, 100)}</b>",
-        f"exposed {exact(r.exposed_ns // steps)}, {percent(r.exposed_ns, kernels.window_ns)} of the step",
+        f"exposed {exact(r.exposed_ns // steps)}, {percent(r.exposed_ns, kernels.window_ns)} of the {one}",
         f"total {exact(r.total_ns // steps)}",
     ]
     if r.count:
-        lines.append(f"{r.count:,} in {plural(steps, 'step')}, mean {duration(r.total_ns // r.count)}")
+        lines.append(f"{r.count:,} in {all_of_them}, mean {duration(r.total_ns // r.count)}")
     return "<br>".join(lines)

@@ -73,6 +73,8 @@ def plot_steps(partition: PartitionTable, rank: int | None = None, dark: bool = 
     used = _used_ns(chosen)
     range_ = f", {duration(min(used))} to {duration(max(used))}" if len(used) > 1 else ""
     title = f"Steps of rank {chosen.rank}: {plural(len(used), 'used step')}{range_}"
+    if chosen.steps.source is StepSource.WHOLE_CAPTURE:
+        title = f"Capture of rank {chosen.rank}: {duration(sum(used))}"
     if not all(b.used for b in bars):
         title += "; pale: not used"
     return _stacked(bars, title if group == 1 else f"{title}; each bar is the mean of {group} windows", dark)

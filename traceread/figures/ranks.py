@@ -42,7 +42,7 @@ def plot_waiting(table: RankTable, dark: bool = False) -> Figure:
     cells = [[steps.get(name) for name in names] for steps in by_rank]
     hover = [
         [
-            f"<b>rank {line.rank}</b>, {label(name)}<br>waits {exact(cell[0])}, {percent(*cell)} of the step" if cell else ""
+            f"<b>rank {line.rank}</b>, {label(name)}<br>waits {exact(cell[0])}, {percent(*cell)}" if cell else ""
             for name, cell in zip(names, row, strict=True)
         ]
         for line, row in zip(table.lines, cells, strict=True)

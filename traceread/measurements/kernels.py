@@ -12,9 +12,10 @@ from traceread import intervals
 from traceread.categories import FAMILIES
 from traceread.intervals import Intervals
 from traceread.measurements.partition import Busy
-from traceread.measurements.steps import Steps
+from traceread.measurements.steps import Steps, StepSource
 from traceread.model import Category, IntColumn, Trace
 from traceread.records import record
+from traceread.units import plural
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -60,11 +61,13 @@ class KernelTable:
         rows: one per name.
         steps: number of used windows the sums are over.
         window_ns: length of the used windows together.
+        counts_steps: whether windows are steps; else the only one is the whole capture.
     """
 
     rows: tuple[KernelTime, ...]
     steps: int
     window_ns: int
+    counts_steps: bool = True
 
     def by_family(self) -> tuple[KernelTime, ...]:
         """One row per (category, family), longest total first; `name` is the family, exposed times are summed over names."""
@@ -82,7 +85,8 @@ class KernelTable:
         return replace(self, rows=tuple(replace(row, op=ops.get(row.name, "")) for row in self.rows))
 
     def __repr__(self) -> str:
-        return f"<KernelTable {len(self.rows)} names, {self.steps} steps>"
+        window = plural(self.steps, "step") if self.counts_steps else "the whole capture"
+        return f"<KernelTable {plural(len(self.rows), 'name')}, {window}>"
 
     def _repr_html_(self) -> str:
         from traceread.reporters.notebook import kernels_html
@@ -122,12 +126,13 @@ def sum_kernels(trace: Trace, steps: Steps, busy: Busy) -> KernelTable:
     used = [w for w, keep in zip(steps.windows, steps.used, strict=True) if keep]
     windows = intervals.union([w.start_ns for w in used], [w.end_ns for w in used])
     window_ns = sum(w.duration_ns for w in used)
+    counts_steps = steps.source is not StepSource.WHOLE_CAPTURE
     a = trace.activities
     inside = intervals.covered(windows, a.start_ns, a.end_ns)
     starts = intervals.holds(windows, a.start_ns)
     starts_inside = np.flatnonzero(starts | (inside > 0))
     if not len(starts_inside):
-        return KernelTable((), len(used), window_ns)
+        return KernelTable((), len(used), window_ns, counts_steps)
     codes, name = intervals.distinct(a.name[starts_inside].astype(np.int64))
     total = np.zeros(len(codes), np.int64)
     np.add.at(total, name, inside[starts_inside])
@@ -158,7 +163,7 @@ def sum_kernels(trace: Trace, steps: Steps, busy: Busy) -> KernelTable:
         )
         for i, code in enumerate(codes.tolist())
     ]
-    return KernelTable(tuple(sorted(rows, key=lambda r: (-r.total_ns, r.name))), len(used), window_ns)
+    return KernelTable(tuple(sorted(rows, key=lambda r: (-r.total_ns, r.name))), len(used), window_ns, counts_steps)
 
 
 def _visible(start: IntColumn, end: IntColumn, windows: Intervals, hiding: Intervals) -> IntColumn:

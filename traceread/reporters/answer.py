@@ -88,7 +88,6 @@ def _kernel_table(critical: RankReport) -> Table | None:
     if not longest:
         return None
     steps = max(table.steps, 1)
-    whole = critical.steps.source is StepSource.WHOLE_CAPTURE
     unit = unit_for(max(r.exposed_ns for r in longest) // steps)
     rows = tuple(
         (percent(r.exposed_ns, table.window_ns), duration(r.exposed_ns // steps, unit), per_step(r.count, steps), r.family, Name(r.name))
@@ -101,7 +100,7 @@ def _kernel_table(critical: RankReport) -> Table | None:
             Column("exposed", right=True),
             Column("×", right=True),
             Column("family"),
-            Column("kernels and copies" if whole else "kernels and copies, per step", grows=True),
+            Column("kernels and copies, per step" if table.counts_steps else "kernels and copies", grows=True),
         ),
         rows,
         note=f"and {plural(more, 'more name')}: traceread kernels" if more else "",

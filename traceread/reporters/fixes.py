@@ -114,6 +114,8 @@ def quality_text(quality: ReplayQuality) -> str:
     if quality.error is None:
         return ""
     met = "exactly" if not quality.error else f"to {part(quality.error)}"
+    if not quality.counts_steps:
+        return f"savings are predicted by replaying the capture; unchanged it is met {met}"
     replayed = f"savings are predicted by replaying {plural(quality.steps, 'step')}"
     return f"{replayed}; the unchanged {'step is' if quality.steps == 1 else 'steps are'} met {met}"
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from traceread.measurements.kernels import KernelTable, KernelTime
-from traceread.measurements.steps import StepSource
 from traceread.report import RankReport, Report
 from traceread.reporters.document import Cell, Column, Document, Name, Paragraph, Table, Tone
 from traceread.reporters.headline import heading
@@ -21,9 +20,10 @@ def kernels_document(report: Report, rank: RankReport, by: str, limit: int) -> D
     steps = max(table.steps, 1)
     of = f" of rank {rank.rank}" if len(report.ranks) > 1 else ""
     per = f"Per step{of}, over {plural(table.steps, 'step')} of {duration(table.window_ns // steps)}{' in the mean' if steps > 1 else ''}"
-    if rank.steps.source is StepSource.WHOLE_CAPTURE:
+    if not table.counts_steps:
         per = f"Over the capture{of}, {duration(table.window_ns)}"
-    said = Paragraph(f"{per}. Exposed: compute hides communication, both hide copies; share: exposed time of the step.")
+    of = "step" if table.counts_steps else "capture"
+    said = Paragraph(f"{per}. Exposed: compute hides communication, both hide copies; share: exposed time of the {of}.")
     return Document(heading(report), (said, kernel_table(table, by, limit)))
 
 

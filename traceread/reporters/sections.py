@@ -155,7 +155,8 @@ def _with_work(report: Report, summary: Summary) -> Iterator[Section]:
     several = len(report.ranks) > 1
     overview = plot_ranks(report.partition) if several else plot_steps(report.partition)
     yield Section("fixes", "Fix first", "What to change first", tuple(_fixes(report, shown)))
-    yield Section("step", "Classes", "Where the step goes", (class_table(report, summary, critical), *plots(("classes", overview))))
+    where = "Where the step goes" if report.counts_steps else "Where the time goes"
+    yield Section("step", "Classes", where, (class_table(report, summary, critical), *plots(("classes", overview))))
     yield Section("timeline-section", "Timeline", "Timeline", tuple(_timelines(report, summary, shown)))
     if several:
         yield Section("ranks", "Ranks", "Ranks", tuple(_ranks(report)))
@@ -210,9 +211,10 @@ def _timelines(report: Report, summary: Summary, shown: dict[int, StepTimeline])
         return
     figures = {f"{rank}": plot_timeline(timeline, report.findings) for rank, timeline in shown.items()}
     left = [r.rank for r in report.ranks if r.rank not in shown]
-    note = f"ranks {number_list(left)} have none here: --ranks chooses" if left else "drag to zoom, double-click for the whole step"
+    note = f"ranks {number_list(left)} have none here: --ranks chooses" if left else "drag to zoom, double-click for all of it"
     chosen = f"{summary.critical_rank}" if summary.critical_rank in shown else next(iter(figures))
-    title = f"streams and host threads over one step of rank {chosen}; the evidence of the fix list is listed above in words"
+    over = "one step" if report.counts_steps else "the capture"
+    title = f"streams and host threads over {over} of rank {chosen}; the evidence of the fix list is listed above in words"
     height = max(int(f.layout.height) for f in figures.values())
     yield Plot("timeline", title, height, {rank: _figure_json(f) for rank, f in figures.items()}, tuple(figures), chosen, note)
 
@@ -303,8 +305,9 @@ def _kernels(report: Report, critical: RankReport) -> Iterator[Part]:
     if not critical.kernels.rows:
         return
     yield from plots(("families", plot_families(critical.kernels)), ("top-kernels", plot_kernels(critical.kernels)))
-    of = f", rank {critical.rank}" if len(report.ranks) > 1 else ""
-    yield Grid("kernel-table", f"kernels and copies, per step{of}", kernel_table(critical.kernels, "name", KERNELS), searchable=True)
+    of = ", per step" if critical.kernels.counts_steps else ""
+    of += f", rank {critical.rank}" if len(report.ranks) > 1 else ""
+    yield Grid("kernel-table", f"kernels and copies{of}", kernel_table(critical.kernels, "name", KERNELS), searchable=True)
 
 
 def _steps(report: Report, summary: Summary, shown: list[int]) -> Iterator[Part]:

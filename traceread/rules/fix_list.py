@@ -35,6 +35,7 @@ class ReplayQuality:
         steps, of: replayed steps, and used ones.
         reason: why no saving is predicted, "" where it is.
         queue: launches that the queue holds; None where the capture does not show it.
+        counts_steps: whether what is replayed are steps; else it is the whole capture.
     """
 
     error: float | None
@@ -42,6 +43,7 @@ class ReplayQuality:
     of: int
     reason: str = ""
     queue: int | None = None
+    counts_steps: bool = True
 
     def to_dict(self) -> dict[str, Any]:
         """The quality as JSON builtins."""
@@ -109,6 +111,7 @@ def make_fix_list(
     class_ns: Sequence[int] = (),
     compared: Sequence[Finding] = (),
     not_compared: Sequence[Skipped] = (),
+    counts_steps: bool = True,
 ) -> FixList:
     """The fix list of a job, judged by the mean step of its slowest rank.
 
@@ -121,6 +124,7 @@ def make_fix_list(
         class_ns: what each class holds in the mean step.
         compared: findings of rules that compare ranks.
         not_compared: such rules that could not look.
+        counts_steps: whether there are steps; else the whole capture is taken for one.
     """
     graph = ranks[critical].graph
     if job is None and graph is not None:
@@ -128,7 +132,7 @@ def make_fix_list(
     rest = [replace(c, finding=_besides(c.finding, compared, class_ns)) for c in _merged(ranks, critical, job)]
     candidates = [*rest, *(_Candidate(f, _changes({critical: _removal(f)})) for f in compared)]
     replay = JobReplay(job) if job is not None else None
-    quality = _quality(replay, used_steps)
+    quality = _quality(replay, used_steps, counts_steps)
     findings = _by_size(candidates, step_ns) if replay is None or quality.reason else _by_saving(candidates, replay, step_ns)
     return FixList(findings, (*_skipped_everywhere(ranks), *not_compared), quality, step_ns)
 
@@ -173,13 +177,14 @@ def _changes(removal: JobRemoval) -> JobRemoval:
     return {rank: one for rank, one in removal.items() if one}
 
 
-def _quality(replay: JobReplay | None, used_steps: int) -> ReplayQuality:
+def _quality(replay: JobReplay | None, used_steps: int, counts_steps: bool) -> ReplayQuality:
     if replay is None:
-        return ReplayQuality(None, 0, used_steps, "the launches that a replay needs were not recorded")
+        return ReplayQuality(None, 0, used_steps, "the launches that a replay needs were not recorded", counts_steps=counts_steps)
     steps = len(replay.measured_ns)
     queue = replay.graph.depth if replay.graph.depth_seen else None
-    reason = "" if replay.trusted else f"the replay of the unchanged steps is off by {100 * replay.error:.0f} %"
-    return ReplayQuality(replay.error, steps, used_steps, reason, queue)
+    unchanged = "steps" if counts_steps else "capture"
+    reason = "" if replay.trusted else f"the replay of the unchanged {unchanged} is off by {100 * replay.error:.0f} %"
+    return ReplayQuality(replay.error, steps, used_steps, reason, queue, counts_steps)
 
 
 def _by_size(found: Sequence[_Candidate], step_ns: int) -> tuple[Finding, ...]:
