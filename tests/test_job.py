@@ -21,6 +21,10 @@ from traceread.cli import main
 from traceread.engine import Workers
 from traceread.errors import CorruptTrace, InputError, SelectionError, TraceNotFound, TracereadError, WorkerLost
 from traceread.readers import discover
+from traceread.reporters.answer import report_document
+from traceread.reporters.capture import capture_document
+from traceread.reporters.waiting import ranks_document
+from traceread.reporters.windows import windows_document
 from traceread.simulate import Capture, scenarios, simulate, write_run
 
 
@@ -283,3 +287,45 @@ def test_tasks_travel_without_progress_and_with_their_share_of_the_cpus():
     [task] = job._first_tasks(request, [discover.Source(Path("a.json"), "kineto", 3, "file name")])
     sent = job._for_others(task, 1).request.read
     assert (sent.progress, sent.threads) == (None, 1)
+
+
+SAMPLES = Path(__file__).parents[1] / "sample_traces"
+
+
+@pytest.mark.parametrize("sample", ["launch-bound", "llama7b/before-nsys", "straggler-compute"])
+def test_the_answer_needs_no_details(sample):
+    whole, brief = (traceread.analyze(SAMPLES / sample, details=details) for details in (True, False))
+    for document in (report_document, windows_document, ranks_document, capture_document):
+        assert document(brief) == document(whole)
+    assert whole.ranks[0].ranges
+    assert whole.ranks[0].timeline is not None
+    assert any(row.op for row in whole.ranks[0].kernels.rows)
+    for rank in brief.ranks:
+        assert rank.timeline is None
+        assert rank.ranges == ()
+        assert not any(row.op for row in rank.kernels.rows)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "wanted"),
+    [
+        (["report"], False),
+        (["report", "-f", "markdown"], False),
+        (["report", "-f", "json"], True),
+        (["report", "-f", "html"], True),
+        (["report", "-f", "csv"], True),
+        (["report", "--db", "history.db"], True),
+        (["kernels"], True),
+        (["steps"], False),
+        (["ranks"], False),
+        (["info"], False),
+    ],
+)
+def test_details_are_worked_out_for_what_shows_them(arguments, wanted, monkeypatch, tmp_path, capsys):
+    asked = []
+    analyze = traceread.analyze
+    monkeypatch.setattr(traceread, "analyze", lambda *args, **kwargs: asked.append(kwargs["details"]) or analyze(*args, **kwargs))
+    monkeypatch.chdir(tmp_path)
+    assert main([*arguments, "-q", str(SAMPLES / "launch-bound")]) == 0
+    assert asked == [wanted]
+    assert capsys.readouterr().out

@@ -88,6 +88,7 @@ def analyze(
     options: ReadOptions | None = None,
     workers: Workers | None = None,
     keep_going: bool = False,
+    details: bool = True,
 ) -> Report:
     """The report of a profile, or of the traces at a path.
 
@@ -104,6 +105,7 @@ def analyze(
         options: limits and progress of reading.
         workers: who reads the ranks of a path: this process (the default), several, or a Dask cluster.
         keep_going: report without the ranks of a path that cannot be read; `report.notices` says which.
+        details: without them there are no timeline and no ranges of the user, and kernels do not say which operator launches them.
 
     Raises:
         ConfigError: run.json cannot be understood.
@@ -122,6 +124,7 @@ def analyze(
         host_names=settings.host_names,
         steps=None if steps is None else _parsed(steps),
         described=_described(run, paths, settings),
+        details=details,
     )
     if isinstance(profile, Profile):
         from traceread.report import analyze_profile

@@ -20,9 +20,12 @@ class AnalysisOptions:
         host_names: meanings of host names.
         steps: which steps to use, by their own numbers; None leaves out the first and partial ones.
         described: what is known about the job beside the traces.
+        details: whether to work out also what only tables, JSON and drawings show: the user's ranges, the operators that launch the
+            kernels, one step as bars.
     """
 
     step_options: StepOptions = field(default_factory=StepOptions)
     host_names: HostNames = field(default_factory=HostNames)
     steps: StepRange | None = None
     described: Described = field(default_factory=Described)
+    details: bool = True

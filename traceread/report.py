@@ -80,10 +80,10 @@ class RankReport:
         first_ns: the earliest start of all rows.
         collectives: its communication kernels, and what is recorded about them.
         launch_pace_ns: median time from launch to launch, -1 if unknown.
-        ranges: the user's own ranges over the used windows.
+        ranges: the user's own ranges over the used windows, if they were asked for.
         host_summary: what the host rows say, only where there is no GPU work.
         inspection: what it contributes to the fix list.
-        timeline: one typical used step as bars on lanes; None where there is no GPU work.
+        timeline: one typical used step as bars on lanes; None where there is no GPU work, or where it was not asked for.
         work: what it contributes to efficiency.
     """
 
@@ -532,8 +532,8 @@ def analyze_trace(trace: Trace, options: AnalysisOptions) -> RankReport:
         busy=busy,
         idle=idle,
         idle_names=idle_names,
-        kernels=kernels.with_ops(launching_ops(trace, launches, steps)),
-        ranges=sum_ranges(trace, launches, steps),
+        kernels=kernels.with_ops(launching_ops(trace, launches, steps)) if options.details else kernels,
+        ranges=sum_ranges(trace, launches, steps) if options.details else (),
         gaps=longest_gaps(trace, launches, steps, idle, _GAPS_KEPT),
         notices=trace.notices
         + left_out
@@ -549,7 +549,7 @@ def analyze_trace(trace: Trace, options: AnalysisOptions) -> RankReport:
         host_summary=None if len(trace.activities) else sum_host(trace),
         inspection=inspection,
         work=measure_work(trace, launches, steps, kernels, collectives, facts.phases),
-        timeline=draw_step(trace, launches, steps, busy, idle, idle_names, rows, shown) if shown >= 0 else None,
+        timeline=draw_step(trace, launches, steps, busy, idle, idle_names, rows, shown) if options.details and shown >= 0 else None,
     )
 
 

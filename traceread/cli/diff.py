@@ -64,7 +64,7 @@ def _side(args: argparse.Namespace, path: str) -> Side:
         if ignored and not args.quiet:
             print(f"traceread: {path} is a saved report: {', '.join(ignored)} cannot change it", file=sys.stderr)
         return read_saved(Path(path))
-    return side_of(load_report(argparse.Namespace(**{**vars(args), "paths": [path]})))
+    return side_of(load_report(argparse.Namespace(**{**vars(args), "paths": [path]}), details=True))
 
 
 def _keys(text: str) -> list[str]:

@@ -47,7 +47,7 @@ def run(args: argparse.Namespace) -> int:
 
     format = args.output_format or _format_of(args.output)
     _check_place(args.output, is_folder=format in ("csv", "parquet"))
-    report = load_report(args)
+    report = load_report(args, details=True)
     written = _write(report, format, args)
     if not args.quiet:
         shown = written[0] if len(written) == 1 else f"{len(written)} tables in {args.output}"

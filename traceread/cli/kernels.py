@@ -34,7 +34,7 @@ def run(args: argparse.Namespace) -> int:
     from traceread.cli.output import output_of
 
     output = output_of(args)
-    report = load_report(args)
+    report = load_report(args, details=True)
     summary = report.summary
     wanted = args.rank if args.rank is not None else summary.critical_rank if summary else report.ranks[0].rank
     rank = report.rank(wanted)

@@ -18,10 +18,15 @@ if TYPE_CHECKING:
 _PATIENCE_S = 1.0
 
 
-def load_report(args: argparse.Namespace, paths: Sequence[str] | None = None, prepare: Callable[[], object] | None = None) -> Report:
+def load_report(
+    args: argparse.Namespace,
+    paths: Sequence[str] | None = None,
+    prepare: Callable[[], object] | None = None,
+    details: bool = False,
+) -> Report:
     """The analysis of the traces at `paths` (by default `args.paths`), with a progress bar on stderr where that is a terminal.
 
-    What `prepare` does will be needed afterwards, and may be done while files are read.
+    What `prepare` does will be needed afterwards, and may be done while files are read. `details` is that of `traceread.analyze`.
 
     Raises:
         TracereadError: as `traceread.load` and `traceread.analyze`.
@@ -48,6 +53,7 @@ def load_report(args: argparse.Namespace, paths: Sequence[str] | None = None, pr
             options=replace(limits, cache=args.cache, progress=progress.update),
             workers=Workers(args.jobs, args.cluster),
             keep_going=args.keep_going,
+            details=details,
         )
     if args.verbose and not args.quiet:
         for path, reason in report.skipped_files:

@@ -48,7 +48,8 @@ def run(args: argparse.Namespace) -> int:
 
     output = output_of(args)
     after_report.check_options(args)
-    report = load_report(args, prepare=_prepared if output.format == "text" else None)
+    details = output.format not in ("text", "markdown") or args.db is not None
+    report = load_report(args, prepare=_prepared if output.format == "text" else None, details=details)
     if args.what_if is not None:
         output.write(_answer(report, args.what_if, output))
         return 0
