@@ -1,13 +1,17 @@
 """Parts of a job over this process, others, and Dask: the same answers, and every way of losing a worker told."""
 
 import os
+import platform
 import signal
+import subprocess
+import sys
 import threading
 import time
 
 import numpy as np
 import pytest
 
+from traceread import engine
 from traceread.engine import Workers, cpus, map_parts, meanwhile, one_blas_thread
 from traceread.errors import ClusterError, CorruptTrace, TracereadError, WorkerLost
 
@@ -224,6 +228,36 @@ def test_numpy_is_loaded_without_threads_of_its_own_unless_they_are_asked_for(mo
     with one_blas_thread():
         assert os.environ["OPENBLAS_NUM_THREADS"] == (given or "1")
     assert os.environ.get("OPENBLAS_NUM_THREADS") == given  # programs that are started later have what they had
+
+
+_DROPPED = """
+import sys
+import numpy as np
+from traceread.engine import keep_freed_memory
+if len(sys.argv) > 1:
+    keep_freed_memory()
+from resource import RUSAGE_SELF, getrusage
+before = getrusage(RUSAGE_SELF).ru_minflt
+for _ in range(50):
+    np.empty(1 << 20, np.uint8).fill(1), np.empty(3 << 20, np.uint8).fill(1)
+print(getrusage(RUSAGE_SELF).ru_minflt - before)
+"""
+
+
+@pytest.mark.skipif(not platform.libc_ver()[0].startswith("glibc"), reason="only glibc is asked to keep memory")
+def test_freed_memory_is_kept():
+    asked = {how: int(subprocess.check_output([sys.executable, "-c", _DROPPED, *how])) for how in ((), ("keep",))}
+    assert asked["keep",] < 2000, "four MiB are a thousand pages"
+    assert asked[()] > asked["keep",]
+
+
+@pytest.mark.parametrize("error", [AttributeError, OSError, TypeError])
+def test_without_glibc_nothing_is_asked(monkeypatch, error):
+    def library(name):
+        raise error
+
+    monkeypatch.setattr("ctypes.CDLL", library)
+    engine.keep_freed_memory()
 
 
 def test_what_fails_meanwhile_fails_where_it_is_needed():

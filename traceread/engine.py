@@ -35,6 +35,8 @@ _WORTH_BYTES = 64 << 20
 _EACH_BYTES = 4 << 20
 """What a part costs beside its bytes, in bytes: steps to find, rules to run."""
 _BLAS_THREADS = "OPENBLAS_NUM_THREADS"
+_MALLOC = {-3: 32 << 20, -1: 128 << 20, -2: 16 << 20}
+"""mallopt(3): M_MMAP_THRESHOLD, M_TRIM_THRESHOLD and M_TOP_PAD in bytes."""
 _LOOK_S = 5.0
 _PATIENCE_S = 60.0
 _NAP_S = 0.02
@@ -102,6 +104,19 @@ def one_blas_thread() -> Iterator[None]:
     finally:
         if given is None:
             del os.environ[_BLAS_THREADS]
+
+
+def keep_freed_memory() -> None:
+    """Has the C library of this process keep what is freed for the next that asks, more than it does by itself; only glibc knows how.
+
+    Columns are made and dropped all the time, and to get memory from the system anew takes longer than to fill it.
+    """
+    from ctypes import CDLL  # numpy has it already
+
+    with suppress(AttributeError, OSError, TypeError):
+        mallopt = CDLL(None).mallopt
+        for option, value in _MALLOC.items():
+            mallopt(option, value)
 
 
 def cpus() -> int:
@@ -211,6 +226,7 @@ def _exitcode(process: BaseProcess) -> int | None:
 def _serve(connection: Connection, function: Callable[[Any], Any]) -> None:
     """Answers parts until there are no more, or the starting process has ended."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches every process; the starting one stops the others
+    keep_freed_memory()
     while True:
         try:
             position, part, name = connection.recv()

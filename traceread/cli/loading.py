@@ -33,11 +33,12 @@ def load_report(
     """
     import traceread
     from traceread.cli.run_options import given
-    from traceread.engine import Workers, meanwhile, one_blas_thread
+    from traceread.engine import Workers, keep_freed_memory, meanwhile, one_blas_thread
 
     with one_blas_thread():
         import traceread.job  # now: what it imports is no part of the time that loading takes
 
+    keep_freed_memory()
     if prepare is not None:
         meanwhile(prepare)
     limits = limits_of(args)

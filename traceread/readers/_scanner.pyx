@@ -156,6 +156,7 @@ cdef struct Strings:
     # Distinct texts, numbered in order of first use.
     Texts texts
     uint64_t* hashes
+    uint8_t* marks  # for whoever numbers them
     uint32_t* slots  # number + 1 by hash, 0 where free
     uint32_t mask
     uint32_t room
@@ -223,11 +224,14 @@ cdef bint make_room_for_strings(Strings* table) noexcept nogil:
     """Whether there is room for one more string now."""
     cdef uint32_t room = 4 * table.room if table.room else 256
     cdef void* hashes = realloc(table.hashes, room * sizeof(uint64_t))
+    cdef void* marks = realloc(table.marks, room)
     cdef uint32_t* slots = <uint32_t*> calloc(2 * room, sizeof(uint32_t))
     cdef uint32_t number, slot
     if hashes != NULL:
         table.hashes = <uint64_t*> hashes
-    if hashes == NULL or slots == NULL:
+    if marks != NULL:
+        table.marks = <uint8_t*> marks
+    if hashes == NULL or marks == NULL or slots == NULL:
         free(slots)
         return False
     free(table.slots)
@@ -255,7 +259,7 @@ cdef int32_t number_of_string(Strings* table, Text text, Py_ssize_t length) noex
             number = texts.count
             if not kept(texts, text, length):
                 return -1
-            table.hashes[number] = hashed
+            table.hashes[number], table.marks[number] = hashed, 0
             table.slots[slot] = number + 1
             return <int32_t> number
         number = table.slots[slot] - 1
@@ -655,6 +659,7 @@ cdef struct Layout:
     bint has_dimensions
     int followers[FOLLOWERS]  # layouts of the events that came after such ones, the last one first; -1: none
     int32_t category  # its number, -1 before it is known
+    int32_t name  # number of the last event's, -1 before
     int32_t track  # of the last event, whose ids are known
     uint8_t identities[48]
     int process_length
@@ -1131,7 +1136,7 @@ cdef int kept_draft(Layouts* layouts, Event* event) noexcept nogil:
         layouts.next = (layouts.next + 1) % MOST_LAYOUTS
     draft.phase_length, draft.category_length = <int> event.phase.length, <int> event.category.length
     draft.has_start, draft.has_duration = event.has_start, event.has_duration
-    draft.category = draft.track = -1
+    draft.category = draft.name = draft.track = -1
     for i in range(FOLLOWERS):
         draft.followers[i] = -1
     layouts.all[position] = draft[0]
@@ -1188,36 +1193,65 @@ cdef inline bint is_word(Slice* text, const char* word, Py_ssize_t length) noexc
     return text.length == length and memcmp(text.start, word, length) == 0
 
 
-cdef inline bint tells_of_collective(Event* event) noexcept nogil:
-    """Whether an event may be about a collective: an argument names it, or the event is called after it, perhaps in disguise."""
-    if event.names_collective or is_disguised(&event.name):
+# What a name says about the events that have it.
+cdef enum:
+    LOOKED_AT = 1
+    TELLS = 2  # of a collective
+    MULTIPLIES = 4
+
+
+cdef bint tells_of_collective(Slice* name) noexcept nogil:
+    """Whether an event of this name may be about a collective: it is called after it, perhaps in disguise."""
+    if is_disguised(name):
         return True
-    if event.name.length < 5:
+    if name.length < 5:
         return False
-    if memcmp(event.name.start + 1, b"ccl:", 4) == 0:
-        return event.name.start[0] == c'n' or event.name.start[0] == c'r' or event.name.start[0] == c'x'
-    return event.name.length >= 10 and memcmp(event.name.start, b"symm_mem::", 10) == 0
+    if memcmp(name.start + 1, b"ccl:", 4) == 0:
+        return name.start[0] == c'n' or name.start[0] == c'r' or name.start[0] == c'x'
+    return name.length >= 10 and memcmp(name.start, b"symm_mem::", 10) == 0
 
 
-cdef bint may_multiply(Event* event) noexcept nogil:
-    """Whether an event may be an operator that multiplies matrices, with its shapes; who reads it decides."""
+cdef bint may_multiply(Slice* name) noexcept nogil:
+    """Whether this may be an operator that multiplies matrices; who reads its events decides."""
     cdef Py_ssize_t i
-    cdef Text name = event.name.start
-    if not event.has_dimensions or event.name.length < 8:
+    cdef Text text = name.start
+    if name.length < 8 or (memcmp(text, b"aten::", 6) != 0 and memcmp(text, b"flash_", 6) != 0):
         return False
-    if memcmp(name, b"aten::", 6) != 0 and memcmp(name, b"flash_", 6) != 0:
-        return False
-    for i in range(6, event.name.length - 1):
-        if name[i] == c'm' and (name[i + 1] == c'm' or name[i + 1] == c'v'):
+    for i in range(6, name.length - 1):
+        if text[i] == c'm' and (text[i + 1] == c'm' or text[i + 1] == c'v'):
             return True
-        if i + 3 < event.name.length and (memcmp(name + i, b"conv", 4) == 0 or memcmp(name + i, b"att", 3) == 0):
+        if i + 3 < name.length and (memcmp(text + i, b"conv", 4) == 0 or memcmp(text + i, b"att", 3) == 0):
             return True
     return False
+
+
+cdef inline bint is_wanted_whole(Event* event, uint8_t* marks) noexcept nogil:
+    """Whether more is wanted of an event than its columns. What the name says is noted, for the same few come again and again."""
+    if not marks[0]:
+        marks[0] = LOOKED_AT | (TELLS if tells_of_collective(&event.name) else 0) | (MULTIPLIES if may_multiply(&event.name) else 0)
+    return event.names_collective or marks[0] & TELLS or (event.has_dimensions and marks[0] & MULTIPLIES)
 
 
 cdef inline int32_t number_of_slice(Strings* table, Slice* text, Text instead) noexcept nogil:
     """The number of a text; one that is not there counts as empty."""
     return number_of_string(table, instead if text.start == NULL else text.start, text.length)
+
+
+cdef inline int32_t number_of_name(Event* event, Strings* table, Text instead) noexcept nogil:
+    """The same of the name of an event; often it is that of the last event of this layout."""
+    cdef Layout* layout = event.layout
+    cdef Py_ssize_t begin
+    if layout == NULL:
+        return number_of_slice(table, &event.name, instead)
+    if layout.name >= 0:
+        begin = start_in(&table.texts, layout.name)
+        if (
+            table.texts.ends[layout.name] - begin == event.name.length
+            and memcmp(table.texts.data + begin, event.name.start, event.name.length) == 0
+        ):
+            return layout.name
+    layout.name = number_of_slice(table, &event.name, instead)
+    return layout.name
 
 
 cdef inline int32_t known_category(Event* event) noexcept nogil:
@@ -1274,7 +1308,7 @@ cdef bint row_kept(Event* event, Text start, Text end, Sink* sink) noexcept nogi
     cdef int field
     if row == sink.capacity or event.odd_time:
         return False
-    name = number_of_slice(&sink.name_table, &event.name, start)
+    name = number_of_name(event, &sink.name_table, start)
     category, track = known_category(event), known_track(event)
     if category < 0:
         if is_disguised(&event.category):
@@ -1297,7 +1331,7 @@ cdef bint row_kept(Event* event, Text start, Text end, Sink* sink) noexcept nogi
         sink.integers[field][row] = event.values[field] if kept_fields >> field & 1 else ABSENT
     sink.timed[row] = event.has_start and event.has_duration
     sink.rows += 1
-    return not (tells_of_collective(event) or may_multiply(event)) or kept(&sink.whole, start, end - start)
+    return not is_wanted_whole(event, &sink.name_table.marks[name]) or kept(&sink.whole, start, end - start)
 
 
 cdef bint skipped(Event* event, Text start, Text end, Sink* sink) noexcept nogil:
@@ -1481,6 +1515,7 @@ cdef void release_texts(Texts* texts) noexcept:
 cdef void release_strings(Strings* table) noexcept:
     release_texts(&table.texts)
     free(table.hashes)
+    free(table.marks)
     free(table.slots)
 
 
