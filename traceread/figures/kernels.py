@@ -23,9 +23,8 @@ def plot_families(kernels: KernelTable, dark: bool = False) -> Figure:
     if not rows:
         return empty_figure("Kernel families", _NOTHING, dark)
     top = rows[0]
-    title = (
-        f"Kernel families{_per(kernels)}: {label(top.family)} is {percent(top.total_ns, sum(r.total_ns for r in rows))} of all kernel time"
-    )
+    share = percent(top.total_ns, sum(r.total_ns for r in rows))
+    title = f"Kernel families{_per(kernels)}: {label(top.family)} is {share} of all kernel time"
     return _bars(kernels, rows[:_FAMILIES], [label(r.family, 24) for r in rows[:_FAMILIES]], title, dark)
 
 

@@ -55,4 +55,4 @@ def plot_waterfall(efficiency: Efficiency, dark: bool = False) -> Figure:
 
 def _bar(name: str, start: int, length: int, marker: dict[str, Any], whole: int) -> FloatingBar:
     share = percent(length, whole)
-    return FloatingBar(name, start, length, marker, f"{duration(length)}, {share}", f"{exact(length)}, {share} of the step")
+    return FloatingBar(name, start, length, marker, f"{duration(length)}, {share}", f"{exact(length)}, {share}")

@@ -20,10 +20,10 @@ def kernels_document(report: Report, rank: RankReport, by: str, limit: int) -> D
     steps = max(table.steps, 1)
     of = f" of rank {rank.rank}" if len(report.ranks) > 1 else ""
     per = f"Per step{of}, over {plural(table.steps, 'step')} of {duration(table.window_ns // steps)}{' in the mean' if steps > 1 else ''}"
+    whole = "step"
     if not table.counts_steps:
-        per = f"Over the capture{of}, {duration(table.window_ns)}"
-    of = "step" if table.counts_steps else "capture"
-    said = Paragraph(f"{per}. Exposed: compute hides communication, both hide copies; share: exposed time of the {of}.")
+        per, whole = f"Over the capture{of}, {duration(table.window_ns)}", "capture"
+    said = Paragraph(f"{per}. Exposed: compute hides communication, both hide copies; share: exposed time of the {whole}.")
     return Document(heading(report), (said, kernel_table(table, by, limit)))
 
 
