@@ -251,6 +251,16 @@ def test_freed_memory_is_kept():
     assert asked[()] > asked["keep",]
 
 
+@pytest.mark.parametrize(("workers", "asks"), [(Workers(), 0), (Workers(alone=True), 1), (Workers(2, alone=True), 0)])
+def test_memory_is_kept_by_who_does_the_work(monkeypatch, workers, asks):
+    asked = []
+    monkeypatch.setattr(engine, "keep_freed_memory", lambda: asked.append(1))
+    assert sorted(outcome.answer() for outcome in outcomes([1, 2], workers, double)) == [2, 4]
+    assert len(asked) == asks
+    assert outcomes([], workers, double) == []
+    assert len(asked) == asks, "nothing to do needs no memory"
+
+
 @pytest.mark.parametrize("error", [AttributeError, OSError, TypeError])
 def test_without_glibc_nothing_is_asked(monkeypatch, error):
     def library(name):

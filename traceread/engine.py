@@ -50,10 +50,12 @@ class Workers:
     Attributes:
         jobs: processes; 1: this one; 0: as many as there are CPUs, or this one where starting others would take longer.
         cluster: address of a Dask scheduler, such as "tcp://host:8786"; then `jobs` says nothing.
+        alone: this process does nothing else, so if it does the work it may settle how it keeps memory.
     """
 
     jobs: int = 1
     cluster: str | None = None
+    alone: bool = False
 
     def processes(self, parts: int, size: int) -> int:
         """How many processes work on so many parts of so many bytes together; 1: this one does."""
@@ -147,6 +149,8 @@ def map_parts(
     elif (count := workers.processes(len(parts), size)) > 1:
         yield from _in_processes(function, parts, names, count)
     else:
+        if workers.alone and parts:
+            keep_freed_memory()
         for position, part in enumerate(parts):
             yield _attempt(function, position, part, names[position])
 

@@ -33,12 +33,11 @@ def load_report(
     """
     import traceread
     from traceread.cli.run_options import given
-    from traceread.engine import Workers, keep_freed_memory, meanwhile, one_blas_thread
+    from traceread.engine import Workers, meanwhile, one_blas_thread
 
     with one_blas_thread():
         import traceread.job  # now: what it imports is no part of the time that loading takes
 
-    keep_freed_memory()
     if prepare is not None:
         meanwhile(prepare)
     limits = limits_of(args)
@@ -52,7 +51,7 @@ def load_report(
             source=args.format,
             ranks=args.ranks if paths is None else None,
             options=replace(limits, cache=args.cache, progress=progress.update),
-            workers=Workers(args.jobs, args.cluster),
+            workers=Workers(args.jobs, args.cluster, alone=True),
             keep_going=args.keep_going,
             details=details,
         )
