@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 import reporter_profiles as profiles
+from test_cli_verbs import write_trace
 
 import traceread
 from traceread.findings import Evidence, Finding
@@ -229,13 +230,20 @@ def test_without_gpu_work_the_host_rows_are_shown():
     assert not any(a.get("class") == "plot" for _, a in page.elements)
 
 
-def test_of_a_whole_capture_nothing_is_said_per_step():
-    report = traceread.analyze(str(SAMPLES / "straggler-compute"), step_range="none")
+@pytest.mark.parametrize("sample", ["straggler-compute", "launch-bound"])
+def test_of_a_whole_capture_nothing_is_said_per_step(sample):
+    report = traceread.analyze(str(SAMPLES / sample), step_range="none")
     page = Reader(render_page(report))
     figures = json.loads(unpacked(page, "data"))["figures"]
     drawn = " ".join(json.dumps(figure, ensure_ascii=False) for figure in figures.values())
-    assert "Capture of each rank" in drawn
+    assert ("Capture of each rank" if sample == "straggler-compute" else "Capture of rank 0: ") in drawn
     assert "Kernel families: " in drawn
     assert "Communication: " in drawn
     for said in (drawn, page.text.partition("How everything is computed")[0]):
-        assert not re.search(r"per step|used step|of the step|(\d|one) steps?\b", said)
+        assert not re.search(r"per step|used step|whole step|of the step|(\d|one) steps?\b", said)
+
+
+def test_a_whole_capture_without_communication_has_no_used_steps(tmp_path):
+    report = traceread.analyze(write_trace(tmp_path / "trace.json"), step_range="none")
+    parts = [part for section in make_sections(report) for part in section.parts]
+    assert "No communication was recorded." in [getattr(p, "text", "") for p in parts]

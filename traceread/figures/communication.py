@@ -26,7 +26,8 @@ def plot_communication(report: Report, dark: bool = False) -> Figure:
             exposed = int(r.partition.class_ns[used, StepClass.EXPOSED_COMMUNICATION].sum()) // len(used)
             rows.append((f"rank {r.rank}", int(r.partition.hidden_communication_ns[used].sum()) // len(used), exposed))
     if not any(under or open_ for _, under, open_ in rows):
-        return empty_figure("Communication", "No communication was recorded in the used steps.", dark)
+        where = " in the used steps" if report.counts_steps else ""
+        return empty_figure("Communication", f"No communication was recorded{where}.", dark)
     worst = max(rows, key=lambda row: row[2])
     per = " per step" if report.counts_steps else ""
     title = f"Communication{per}: {percent(worst[2], worst[1] + worst[2])} is exposed on {worst[0]} ({duration(worst[2])})"
