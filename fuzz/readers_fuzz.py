@@ -5,8 +5,8 @@
 Most inputs are PyTorch traces, every fortieth is an export of Nsight Systems; they are changed copies of small generated ones and, where
 ../shared/traces is there, of cut-outs of real ones. What is looked at:
 
-- every input: the compiled way of reading and the one in pure Python, each with chunks of its own length, say the same: all columns, names
-  and warnings, or the same error. An error is a TracereadError with a message.
+- every input: the compiled way of reading (of every eighth trace with a head start) and the one in pure Python, each with chunks of its own
+  length, say the same: all columns, names and warnings, or the same error. An error is a TracereadError with a message.
 - every `--analyse-every`th that can be read: the whole report in every format; the classes of every window sum to it, no rule fails.
 
 An input depends on seed and number alone: --first N --inputs 1 makes number N again. Inputs that show something are saved (--save), and one
@@ -29,8 +29,8 @@ import tempfile
 import time
 import traceback
 from collections import Counter
-from contextlib import suppress
-from dataclasses import dataclass, field
+from contextlib import nullcontext, suppress
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -40,6 +40,7 @@ REAL = ROOT.parent / "shared" / "traces"
 
 NSYS_EVERY = 40
 WHOLE_EVERY = 16  # PyTorch traces of which both ways of reading make whole tables; of the others only what tables are made of is compared
+EARLY_EVERY = 8  # PyTorch traces that the compiled way begins to read early, in two threads
 HTML_EVERY = 8  # reports of which the page is made too
 GROWTH_BYTES = 128 << 20  # more memory than this for one input of some kilobytes is a finding
 STACK_KEPT = 3
@@ -119,7 +120,7 @@ def capture_told(capture: Any) -> dict[str, Any]:
     told |= {name: repr(getattr(rows, name)) for name in ("untimed", "lost", "negative")}
     told |= {"unread": repr(sorted(rows.unread.items())), "marks": repr(sorted(reader.marks)), "metadata": repr(capture._metadata)}
     # Annotations beside named records go when the table is made; whether they are there before depends on chunks.
-    found = [f for f in whole.collectives._found if not whole.collectives._named or f.is_named or f.name.startswith("symm_mem::")]
+    found = [(one._replace(said=0), whole.collectives._said[one.said]) for one in whole.collectives._used()]
     told |= {"cut": capture._cut, "collectives": repr(found)}
     told["matrices"] = repr((whole.matrices._times, whole.matrices._works, whole.matrices._tracks))
     return told
@@ -153,10 +154,14 @@ def same(one: Any, other: Any, what: str) -> None:
 def read_kineto(path: Path, rng: random.Random, number: int) -> str:
     """The error with which a PyTorch trace is refused, "" if it can be read; raises Finding."""
     from traceread.readers import kineto
+    from traceread.readers.file_parts import head_start
     from traceread.readers.options import ReadOptions
 
     ways = [ReadOptions(compiled=compiled, threads=1, chunk_bytes=rng.choice(CHUNKS)) for compiled in (True, False)]
-    captures, errors = zip(*(attempt(kineto._capture, path, way) for way in ways), strict=True)
+    with head_start(path, replace(ways[0], threads=2), 0) if number % EARLY_EVERY == 0 else nullcontext() as begun:
+        if begun is not None:
+            ways[0] = replace(ways[0], threads=2, head_start=begun)
+        captures, errors = zip(*(attempt(kineto._capture, path, way) for way in ways), strict=True)
     same(errors[0], errors[1], "errors")
     if errors[0]:
         return str(errors[0])

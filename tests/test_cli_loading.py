@@ -1,7 +1,13 @@
-import pytest
+from contextlib import contextmanager
+from dataclasses import replace
 
-from traceread.cli import loading
+import pytest
+from kineto_builder import two_steps
+
+from traceread.cli import loading, main
 from traceread.cli.loading import LoadProgress
+from traceread.readers import file_parts, scanner
+from traceread.readers.options import ReadOptions
 
 
 @pytest.fixture
@@ -52,3 +58,39 @@ def test_an_unknown_total_is_no_failure(clock, terminal):
     with LoadProgress(wanted=True) as progress:
         clock[0] += 2
         progress.update(5, None)
+
+
+@pytest.fixture
+def begun(monkeypatch):
+    """What is read early, whatever its size, and what of it is taken: (path, bytes at a time) → whether it was."""
+    seen = {}
+    real = file_parts.head_start
+
+    @contextmanager
+    def head_start(path, options):
+        with real(path, replace(options, threads=2), 0) as begun:
+            yield begun
+            seen[path.name] = begun is not None and begun.taken(0, None) is None and begun._parts is None
+
+    monkeypatch.setattr(file_parts, "head_start", head_start)
+    monkeypatch.setattr(ReadOptions, "scanning_threads", 2)
+    return seen
+
+
+@pytest.mark.skipif(not scanner.is_available(), reason="the compiled scanner was not built")
+def test_one_file_is_begun_while_its_reader_is_imported(tmp_path, capsys, begun, monkeypatch):
+    trace = two_steps().write(tmp_path / "a.json")
+    small = ReadOptions(chunk_bytes=200)
+    monkeypatch.setattr(loading, "limits_of", lambda _: small)
+    assert main(["report", str(trace)]) == 0
+    assert begun == {"a.json": True}
+    early = capsys.readouterr().out
+    assert main(["report", "--cache", str(tmp_path / "cache"), str(trace)]) == 0
+    assert capsys.readouterr().out == early
+    assert main(["report", str(tmp_path)]) == 0
+    assert begun == {"a.json": True, tmp_path.name: False}
+
+
+def test_what_cannot_be_begun_is_reported_as_ever(tmp_path, capsys):
+    assert main(["report", str(tmp_path / "none.json")]) == 1
+    assert "does not exist" in capsys.readouterr().err

@@ -65,7 +65,7 @@ def traced(path, **options):
 
 def understood(text):
     """What the scanner alone makes of events with commas between them, None if it leaves them to the other decoder."""
-    scan = scanner.scan(text, 0, len(text), scanner.room(0, len(text) + 4096))
+    scan = scanner.scan(text, 0, len(text), scanner.room_for(scanner.most_rows(len(text) + 4096)))
     if scan is None:
         return None
     columns = Columns()
@@ -224,7 +224,7 @@ def test_any_bytes_are_read_alike(junk, more):
 
 def test_more_short_events_than_there_is_room_for():
     events = b",".join([b'{"ph":"X"}'] * 5000)
-    assert scanner.scan(events, 0, len(events), scanner.room(0, len(events))) is None
+    assert scanner.scan(events, 0, len(events), scanner.room_for(scanner.most_rows(len(events)))) is None
     assert said(b"[" + events + b"]", 1000) == said(b"[" + events + b"]", compiled=False)
 
 
@@ -308,42 +308,52 @@ def test_info_says_which_one_reads(tmp_path, capsys, monkeypatch):
     assert "read with: pure Python (TRACEREAD_PURE_PYTHON is set)" in capsys.readouterr().out
 
 
-def test_columns_of_other_shapes_are_refused():
-    room = scanner.room(0, 1000)
-    short = (*room.integers[:-1], room.integers[-1][:-1])
-    for other in (room._replace(codes=room.codes[:2]), room._replace(integers=room.integers[:-1]), room._replace(integers=short)):
-        with pytest.raises(ValueError, match="shapes"):
+def test_memory_for_no_whole_rows_is_refused():
+    room = scanner.room_for(20)
+    for other in (room[:-1], room + b"0", bytearray()):
+        with pytest.raises(ValueError, match="whole rows"):
             scanner.scan(TEXT, 0, 10, other)
     for start, stop in ((5, 5), (-1, 10), (0, len(TEXT) + 1), (10, 5)):
         assert scanner.scan(TEXT, start, stop, room) is None
 
 
-def memory_of(room):
-    return {column.__array_interface__["data"][0] for column in (*room.integers, room.codes, room.timed)}
+ROW = b'{"ph":"X","cat":"kernel","name":"k","pid":0,"tid":7,"ts":1,"dur":2}'
 
 
-def test_rooms_are_used_again_when_nobody_looks_at_them():
+def test_rows_that_have_no_room_are_not_understood():
+    text = b",".join([ROW] * 3)
+    assert scanner.scan(text, 0, len(text), scanner.room_for(3)).told.rows == 3
+    assert scanner.scan(text, 0, len(text), scanner.room_for(2)) is None
+
+
+def test_memory_is_used_again_when_nobody_looks_at_it():
     rooms = scanner.Rooms()
-    first = memory_of(rooms.room(0, 50_000))
-    room = rooms.room(5_000, 30_000)
-    assert memory_of(room) == first
-    second = memory_of(rooms.room(0, 50_000))
-    assert second.isdisjoint(first)
-    parts = (lambda r: r.integers[3][:7], lambda r: r.codes[:, :2], lambda r: r.codes[1], lambda r: r.timed[4:].view(np.uint8))
-    for part in parts:
-        seen = part(room)
+    room = rooms.room_for(100)
+    first = id(room)
+    second = id(rooms.room_for(100))
+    assert second != first
+    told = scanner.scan(ROW, 0, len(ROW), room).told
+    looks = (
+        lambda room: room,
+        lambda room: scanner.Scan(told, room),
+        lambda room: scanner.Scan(told, room).columns().integers[3][:1],
+        lambda room: scanner.Scan(told, room).columns().codes[1],
+        lambda room: scanner.Scan(told, room).columns().timed.view(np.uint8),
+    )
+    for look in looks:
+        seen = look(room)
         del room
-        assert memory_of(rooms.room(0, 50_000)) == second
+        assert id(rooms.room_for(100)) == second
         del seen
-        room = rooms.room(0, 50_000)
-        assert memory_of(room) == first
+        room = rooms.room_for(100)
+        assert id(room) == first
 
 
-def test_longer_rooms_are_made_anew():
+def test_more_memory_is_made_anew():
     rooms = scanner.Rooms()
-    short = len(rooms.room(0, 1000).timed)
-    assert len(rooms.room(0, 2000).timed) > short
-    assert len(rooms.room(0, 1000).timed) == short
+    assert scanner.rows_in(rooms.room_for(100)) == 100
+    assert scanner.rows_in(rooms.room_for(101)) == 101
+    assert scanner.rows_in(rooms.room_for(100)) == 100
 
 
 ARGUMENTS = {"device": 1, "stream": 2, "correlation": 3, "bytes": 4, "graph node id": 5, "fromDevice": 6, "toDevice": 7,

@@ -35,8 +35,8 @@ _WORTH_BYTES = 64 << 20
 _EACH_BYTES = 4 << 20
 """What a part costs beside its bytes, in bytes: steps to find, rules to run."""
 _BLAS_THREADS = "OPENBLAS_NUM_THREADS"
-_MALLOC = {-3: 32 << 20, -1: 128 << 20, -2: 16 << 20}
-"""mallopt(3): M_MMAP_THRESHOLD, M_TRIM_THRESHOLD and M_TOP_PAD in bytes."""
+_MALLOC = {-3: 32 << 20, -1: 128 << 20, -2: 16 << 20, -8: 1}
+"""mallopt(3): M_MMAP_THRESHOLD, M_TRIM_THRESHOLD and M_TOP_PAD in bytes; M_ARENA_MAX, so that a thread uses again what others freed."""
 _LOOK_S = 5.0
 _PATIENCE_S = 60.0
 _NAP_S = 0.02

@@ -232,7 +232,7 @@ def _analyze_sources(task: _Task) -> _Done:
         raise ClusterError(f"a worker has traceread {__version__}, this is {request.version}", f"pip install traceread=={request.version}")
     if request.kernels:
         Patterns.load(request.kernels)  # what is wrong with them is said before anything is read
-    meanwhile(_prepared)
+    meanwhile(prepare)
     read = [(source, discover.read(source, request.read)) for source in task.sources]
     from traceread.report import analyze_trace  # now: a part of the files is read while it is imported
 
@@ -251,8 +251,8 @@ def _analyze_sources(task: _Task) -> _Done:
     return _Done(outlines, tuple(reports))
 
 
-def _prepared() -> None:
-    """Imports what analyses, and reads the shipped patterns."""
+def prepare() -> None:
+    """Imports what analyses, and reads the shipped patterns: whoever analyses needs both."""
     from traceread.rules import load_rules
 
     import_module("traceread.report")
@@ -271,7 +271,7 @@ def _with_progress(task: _Task, before: int, size: int, total: int) -> _Task:
 def _for_others(task: _Task, threads: int) -> _Task:
     """The task for another process: nobody to tell of progress, and its share of the CPUs."""
     read = task.request.read
-    return replace(task, request=replace(task.request, read=replace(read, progress=None, threads=read.threads or threads)))
+    return replace(task, request=replace(task.request, read=replace(read, progress=None, head_start=None, threads=read.threads or threads)))
 
 
 def _name(task: _Task) -> str:

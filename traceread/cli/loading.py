@@ -5,7 +5,9 @@ from __future__ import annotations
 import argparse
 import sys
 from collections.abc import Callable, Sequence
+from contextlib import ExitStack
 from dataclasses import replace
+from pathlib import Path
 from time import monotonic
 from typing import TYPE_CHECKING
 
@@ -33,24 +35,35 @@ def load_report(
     """
     import traceread
     from traceread.cli.run_options import given
-    from traceread.engine import Workers, meanwhile, one_blas_thread
+    from traceread.engine import Workers, keep_freed_memory, meanwhile, one_blas_thread
+    from traceread.readers.file_parts import head_start
 
-    with one_blas_thread():
-        import traceread.job  # now: what it imports is no part of the time that loading takes
-
-    if prepare is not None:
-        meanwhile(prepare)
     limits = limits_of(args)
-    with LoadProgress(wanted=sys.stderr.isatty() and not args.quiet) as progress:
+    wanted = list(args.paths if paths is None else paths)
+    with ExitStack() as opened:
+        begun = None
+        if _reads_one_file_here(args, wanted):
+            keep_freed_memory()
+            begun = opened.enter_context(head_start(Path(wanted[0]), limits))
+        with one_blas_thread():
+            import traceread.job  # now: what it imports is no part of the time that loading takes
+
+        if begun is not None:  # another thread has work already, and whoever imports beside this one is only in its way
+            traceread.job.prepare()
+            if prepare is not None:
+                prepare()
+        elif prepare is not None:
+            meanwhile(prepare)
+        progress = opened.enter_context(LoadProgress(wanted=sys.stderr.isatty() and not args.quiet))
         report = traceread.analyze(
-            list(args.paths if paths is None else paths),
+            wanted,
             steps=args.steps,
             step_range=args.step_range,
             config=args.config,
             run=given(args),
             source=args.format,
             ranks=args.ranks if paths is None else None,
-            options=replace(limits, cache=args.cache, progress=progress.update),
+            options=replace(limits, cache=args.cache, progress=progress.update, head_start=begun),
             workers=Workers(args.jobs, args.cluster, alone=True),
             keep_going=args.keep_going,
             details=details,
@@ -59,6 +72,11 @@ def load_report(
         for path, reason in report.skipped_files:
             print(f"traceread: skipped {path}: {reason}", file=sys.stderr)
     return report
+
+
+def _reads_one_file_here(args: argparse.Namespace, paths: Sequence[str]) -> bool:
+    """Whether all there is to read is one file, and for this process: not for a cluster, and not if a cache may have it."""
+    return len(paths) == 1 and args.cluster is None and args.cache is None
 
 
 def limits_of(args: argparse.Namespace) -> ReadOptions:

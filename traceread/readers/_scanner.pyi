@@ -1,7 +1,5 @@
-import numpy as np
-import numpy.typing as npt
-
 INTEGERS: int
+ROW_BYTES: int
 
 class Scanned:
     rows: int
@@ -16,21 +14,8 @@ class Scanned:
     has_shapes: bool
     names_collectives: bool
 
-def scan(
-    text: bytes,
-    start: int,
-    stop: int,
-    integers: tuple[npt.NDArray[np.int64], ...],
-    codes: npt.NDArray[np.int32],
-    timed: npt.NDArray[np.uint8],
-) -> Scanned | None: ...
+def room_for(rows: int) -> bytearray: ...
+def scan(text: bytes, start: int, stop: int, room: bytearray) -> Scanned | None: ...
 def scan_file(
-    descriptor: int,
-    begin: int,
-    stop: int,
-    is_first: bool,
-    buffer_bytes: int,
-    integers: tuple[npt.NDArray[np.int64], ...],
-    codes: npt.NDArray[np.int32],
-    timed: npt.NDArray[np.uint8],
+    descriptor: int, begin: int, stop: int, is_first: bool, buffer_bytes: int, room: bytearray
 ) -> tuple[Scanned, int, int, int] | None: ...

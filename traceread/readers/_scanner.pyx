@@ -11,6 +11,7 @@ steps over, for it is no digit, no white space and not allowed in a string. Only
 once, and look first whether they are there.
 """
 
+from cpython.bytearray cimport PyByteArray_FromStringAndSize
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t, uint64_t
 from libc.stdlib cimport calloc, free, malloc, realloc
@@ -127,6 +128,7 @@ cdef enum:
     EVENT_CORRELATION = 9
     EVENT_STREAM = 10
     FIELDS = 11
+    ROW = 8 * FIELDS + 3 * 4 + 1  # bytes: integers, codes of category, name and track, and whether both times are there
     # Seen like fields, and kept otherwise or not at all.
     CORRELATION_CAPITAL = 11
     LABEL = 12
@@ -135,6 +137,8 @@ cdef enum:
 
 INTEGERS = FIELDS
 """Columns of integers."""
+ROW_BYTES = ROW
+"""What a row takes in all columns together."""
 
 cdef int64_t LIMIT_NS = 1 << 62
 
@@ -1541,39 +1545,42 @@ cdef Scanned told(Scan* scan, Sink* sink):
     return result
 
 
-cdef void prepare(Scan* scan, Sink* sink, tuple integers, int32_t[:, ::1] codes, uint8_t[::1] timed) except *:
-    cdef int64_t[::1] column
+def room_for(Py_ssize_t rows) -> bytearray:
+    """Memory for the columns of so many rows; what is in it is not said, which is why it takes no time."""
+    return PyByteArray_FromStringAndSize(NULL, rows * ROW)
+
+
+cdef void prepare(Scan* scan, Sink* sink, uint8_t[::1] room) except *:
+    cdef Py_ssize_t rows = room.shape[0] // ROW
+    cdef uint8_t* memory
     cdef int field
-    if len(integers) != FIELDS or codes.shape[0] != 3 or not codes.shape[1] == timed.shape[0] > 0:
-        raise ValueError("columns of other shapes were expected")
+    if rows == 0 or rows * ROW != room.shape[0]:
+        raise ValueError("memory for whole rows was expected")
     memset(scan, 0, sizeof(Scan))
     memset(sink, 0, sizeof(Sink))
     sink.layouts.last = -1
-    sink.capacity = timed.shape[0]
-    sink.timed = &timed[0]
+    sink.capacity = rows
+    memory = &room[0]  # as malloc gives it, so columns of the widest first are all aligned
     for field in range(FIELDS):
-        column = integers[field]
-        if column.shape[0] != timed.shape[0]:
-            raise ValueError("columns of other shapes were expected")
-        sink.integers[field] = &column[0]
-    sink.categories, sink.names, sink.tracks = &codes[0, 0], &codes[1, 0], &codes[2, 0]
+        sink.integers[field] = <int64_t*> memory + field * rows
+    memory += FIELDS * rows * sizeof(int64_t)
+    sink.categories, sink.names, sink.tracks = <int32_t*> memory, <int32_t*> memory + rows, <int32_t*> memory + 2 * rows
+    sink.timed = memory + 3 * rows * sizeof(int32_t)
 
 
 def scan(
     bytes text not None,
     Py_ssize_t start,
     Py_ssize_t stop,
-    tuple integers not None,
-    int32_t[:, ::1] codes not None,
-    uint8_t[::1] timed not None,
+    uint8_t[::1] room not None,
 ):
     """What the events from `start` to `stop` of a text hold; None if not all of that is understood.
 
     Args:
         text, start, stop: from the brace that opens an event to behind the one that closes another.
-        integers: they take ts and dur in ns, then the arguments in the order of `event_columns.EventBatch`; -1: not there.
-        codes: its rows take the codes of category, name and track.
-        timed: takes whether both times are there. If there are more complete events than it is long, they are not understood.
+        room: takes the columns, one behind the other, as long as there is room for rows: of int64 ts and dur in ns, then the arguments in
+            the order of `event_columns.EventBatch`, -1: not there; of int32 the codes of category, name and track; of one byte whether
+            both times are there. If there are more complete events, they are not understood.
     """
     cdef Scan state
     cdef Sink sink
@@ -1581,7 +1588,7 @@ def scan(
     cdef bint understood
     if not 0 <= start < stop <= PyBytes_GET_SIZE(text) or stop - start > 1 << 30:
         return None
-    prepare(&state, &sink, integers, codes, timed)
+    prepare(&state, &sink, room)
     state.end = begin + PyBytes_GET_SIZE(text)
     try:
         with nogil:
@@ -1597,9 +1604,7 @@ def scan_file(
     int64_t stop,
     bint is_first,
     Py_ssize_t buffer_bytes,
-    tuple integers not None,
-    int32_t[:, ::1] codes not None,
-    uint8_t[::1] timed not None,
+    uint8_t[::1] room not None,
 ):
     """What the events that begin in a part of an open file hold; None if not all of that is understood, or if no event follows them.
 
@@ -1608,7 +1613,7 @@ def scan_file(
         begin, stop: between these places the events begin.
         is_first: one begins at `begin`; else they are looked for from there on, and whether one really begins is for the caller to judge.
         buffer_bytes: how much of the file is in memory at once; a longer event is not understood.
-        integers, codes, timed: as for `scan`.
+        room: as for `scan`.
 
     Returns:
         What was found, and the places where the first event begins, where the last one ends, and where the next one begins.
@@ -1620,7 +1625,7 @@ def scan_file(
     cdef bint understood
     if not 0 <= begin < stop or not LOOKBACK < buffer_bytes <= 1 << 30:
         return None
-    prepare(&state, &sink, integers, codes, timed)
+    prepare(&state, &sink, room)
     part.begin = begin
     file.descriptor, file.length, file.room = descriptor, 0, buffer_bytes
     file.offset = begin if is_first else max(0, begin - LOOKBACK)

@@ -283,7 +283,7 @@ class Columns:
 
     def scanned(self, scan: Scan) -> EventBatch | None:
         """The columns that the compiled scanner made, with the codes used here; None where a text in them is not sound."""
-        told, n = scan.told, scan.told.rows
+        told = scan.told
         try:
             identities = [_identity_written(written or b"null") for written in told.identities]
             new_categories = _unwritten(told.categories, self._written_categories)
@@ -301,13 +301,13 @@ class Columns:
         category = np.array([self._written_categories[written] for written in told.categories], np.int32)
         name = np.array([self._written_names[written] for written in told.names], np.int32)
         track = np.array([self._tracks[identities[process], identities[thread]] for process, thread in told.tracks], np.int32)
-        codes = scan.room.codes[:, :n]
+        columns = scan.columns()
         return EventBatch(
-            category=category[codes[0]],
-            name=name[codes[1]],
-            track=track[codes[2]],
-            timed=scan.room.timed[:n],
-            **{name: column[:n] for name, column in zip(_SCANNED, scan.room.integers, strict=True)},
+            category=category[columns.codes[0]],
+            name=name[columns.codes[1]],
+            track=track[columns.codes[2]],
+            timed=columns.timed,
+            **dict(zip(_SCANNED, columns.integers, strict=True)),
         )
 
     def _keep_label(self, event: Event) -> None:

@@ -9,7 +9,6 @@ several at a time; what it does not understand whole is read as if it were not t
 from __future__ import annotations
 
 import json
-import os
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import closing
@@ -22,7 +21,7 @@ import msgspec
 
 from traceread.readers import scanner
 from traceread.readers.event_columns import Columns, Event, EventBatch, Scalar, decoded, decoded_many, loaded, patiently_decoded
-from traceread.readers.file_parts import scanned_parts
+from traceread.readers.file_parts import FileParts, Stretch
 from traceread.readers.mending import mended
 from traceread.readers.options import DEFAULTS, ReadOptions
 
@@ -51,8 +50,6 @@ _CLOSES = {ord("}"): ord("{"), ord("]"): ord("[")}
 _LOOKAHEAD = 256  # bytes that decide whether a "]" ends the events
 _NESTED = 1 << 16  # how far objects inside an event's own lists are followed
 _NESTED_TRIES = 100  # and how often in vain: hostile files must stay linear
-_MOST_THREADS = 8  # unpacking and collecting are serial; more threads would wait for them
-_CHUNKS_PER_PART = 8  # at most, where the scanner reads the file itself
 _CHUNKS_PER_THREAD = 2  # begun before the first result is waited for, so that threads are done at about the same time
 
 _MARKS = {
@@ -124,7 +121,7 @@ class EventReader:
         self._nested_tries = _NESTED_TRIES
         self._barren = (0, 0)  # no event begins in this stretch of the file
         self._columns = Columns()
-        self._threads = options.threads or min(_usable_cpus(), _MOST_THREADS)
+        self._threads = options.scanning_threads
         # How many chunks the compiled scanner is given at once: fewer after one that it did not understand; 0 without it.
         self._stride = self._longest_stride = _CHUNKS_PER_THREAD * self._threads if options.compiled and scanner.is_available() else 0
         # One thread reads and the others scan, so that memory which is freed in one is used again by the same.
@@ -258,16 +255,9 @@ class EventReader:
             return
         if self._text.count(b",", self._at, start):
             return
-        chunk = self._options.chunk_bytes
-        parts = scanned_parts(
-            self._source.plain.fileno(),
-            self._base + start,
-            self._source.readable_bytes() - chunk,
-            threads=self._threads,
-            least_bytes=chunk,
-            most_bytes=_CHUNKS_PER_PART * chunk,
-            max_event_bytes=self._options.max_event_bytes,
-        )
+        descriptor, begun = self._source.plain.fileno(), self._options.head_start
+        stretch = Stretch.of(self._base + start, self._source.size, self._threads, self._options)
+        parts = (begun and begun.taken(descriptor, stretch)) or FileParts(descriptor, stretch)
         with closing(parts):
             for part in parts:
                 batch = self._taken(part.scan)
@@ -299,7 +289,9 @@ class EventReader:
             following = _begun(self._ahead, self._with_more, self._text[end:], self._stride * self._options.chunk_bytes)
             starts = [_end(_SEPARATOR, self._text, at) for at in (self._at, *cuts[:-1])]
             stretches = list(zip(starts, cuts, strict=True))
-            scans = [_begun(self._pool, scanner.scan, self._text, *stretch, rooms.room(*stretch)) for stretch in stretches]
+            columns = [rooms.room_for(scanner.most_rows(cut - start)) for start, cut in stretches]
+            scans = [_begun(self._pool, scanner.scan, self._text, *where, room) for where, room in zip(stretches, columns, strict=True)]
+            del columns  # who holds a room looks at it
             yield from ready
             ready = []
             for scan, (start, cut) in zip(scans, stretches, strict=True):
@@ -552,10 +544,6 @@ class EventReader:
 def _begun(threads: ThreadPoolExecutor | None, function: Callable[_P, _T], *args: _P.args, **kwargs: _P.kwargs) -> Callable[[], _T]:
     """What returns a function's result; it is at work already where there are threads."""
     return partial(function, *args, **kwargs) if threads is None else threads.submit(function, *args, **kwargs).result
-
-
-def _usable_cpus() -> int:
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def _end(pattern: re.Pattern[bytes], text: bytes, at: int) -> int:

@@ -164,7 +164,7 @@ class _Columns:
         self._parts: dict[str, list[npt.NDArray[Any]]] = {name: [] for name in names}
         self.rows = 0
 
-    def add(self, batch: EventBatch, row: Codes, which: npt.NDArray[np.intp]) -> None:
+    def add(self, batch: EventBatch, row: npt.NDArray[np.int8], which: npt.NDArray[np.intp]) -> None:
         """Keeps these rows of a batch; "row" is what their category stands for."""
         self.rows += len(which)
         for name, parts in self._parts.items():
@@ -209,7 +209,7 @@ class _Rows:
         self.spans = _Columns(*times)
         self.unread: Counter[str] = Counter()
         self.untimed = self.lost = self.negative = 0
-        self._row_of: Codes = np.empty(0, np.int32)
+        self._row_of: npt.NDArray[np.int8] = np.empty(0, np.int8)
 
     def add(self, batch: EventBatch, categories: Sequence[str]) -> None:
         """Sorts a batch by what its rows are, leaving out those without a usable time."""
@@ -234,10 +234,10 @@ class _Rows:
         ):
             columns.add(batch, row, np.flatnonzero(used & belongs))
 
-    def _meaning(self, category: Codes, categories: Sequence[str]) -> Codes:
+    def _meaning(self, category: Codes, categories: Sequence[str]) -> npt.NDArray[np.int8]:
         if len(category) and category.max() >= len(self._row_of):
             more = [CATEGORIES.get(c, Row.UNKNOWN) for c in categories[len(self._row_of) :]]
-            self._row_of = np.append(self._row_of, np.array(more, np.int32))
+            self._row_of = np.append(self._row_of, np.array(more, np.int8))
         return self._row_of[category]
 
     def shift(self, base_ns: int) -> None:
@@ -246,15 +246,17 @@ class _Rows:
         for columns in every:
             start = columns["start_ns"]
             start += base_ns  # both lie inside ±2**62
-            self._keep(columns, np.abs(start) < LIMIT_NS)
+            self._keep_between(columns, -LIMIT_NS, LIMIT_NS)
         start = next((columns["start_ns"] for columns in every if columns.rows), np.zeros(1, np.int64))
-        middle = np.partition(start, len(start) // 2)[len(start) // 2]
+        middle = int(np.partition(start, len(start) // 2)[len(start) // 2])
         for columns in every:
-            self._keep(columns, np.abs(columns["start_ns"] - middle) < _LONGEST_NS)
+            self._keep_between(columns, middle - _LONGEST_NS, middle + _LONGEST_NS)
 
-    def _keep(self, columns: _Columns, usable: Mask) -> None:
-        if not usable.all():
-            self.untimed += columns.keep(usable)
+    def _keep_between(self, columns: _Columns, low: int, high: int) -> None:
+        """Drops the rows that do not begin between these two instants, neither included."""
+        start = columns["start_ns"]
+        if columns.rows and not low < start.min() <= start.max() < high:
+            self.untimed += columns.keep((low < start) & (start < high))
 
 
 # --- tables -----------------------------------------------------------------------------------------------------------

@@ -7,10 +7,13 @@ recorded. All of them become rows of one table; what belongs to which kernel is 
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from math import prod
+from operator import attrgetter
 from typing import Any, NamedTuple
 
+import msgspec
 import numpy as np
 import numpy.typing as npt
 
@@ -24,8 +27,6 @@ NAMED = b'"Collective name"'
 _SYMMETRIC_RANGE = "symm_mem::"
 RANGES = (_SYMMETRIC_RANGE, "nccl:", "rccl:", "xccl:")
 """How the names of ranges around collectives begin."""
-_SIGNS = (NAMED, b"ccl:", b"symm_mem::", b"\\u")
-"""One of these stands in every event that is looked for; the last one may stand for a letter of another."""
 _KERNELS = ("kernel", "Kernel")
 _HOST = ("cpu_op", "user_annotation", "Operator")
 _ROOTED = (Operation.BROADCAST, Operation.REDUCE, Operation.GATHER, Operation.SCATTER)
@@ -40,6 +41,60 @@ _DTYPES |= {  # how the types of inputs are written
 }  # fmt: skip
 
 
+_SAID = {
+    "name": "Collective name", "dtype": "dtype", "elements_in": "In msg nelems", "elements_out": "Out msg nelems",
+    "splits_in": "In split size", "splits_out": "Out split size", "rank": "Rank", "source": "Src Rank", "destination": "Dst Rank",
+    "group": "Process Group Name", "description": "Process Group Description", "ranks": "Process Group Ranks", "size": "Group size",
+    "first_rank": "Global rank start", "stride": "Global rank stride", "input_dims": "Input Dims", "input_type": "Input type",
+}  # fmt: skip
+"""Arguments that tell what a collective is, as they are recorded."""
+_WHICH = {"sequence": "Seq", "correlation": "correlation"}
+"""Arguments that tell which one it is of those that are alike."""
+_NOTHING = msgspec.Raw()
+_BETWEEN = b"\0"
+"""Stands in no JSON."""
+
+
+class _Args(msgspec.Struct, gc=False, frozen=True, rename=_SAID | _WHICH):
+    name: msgspec.Raw = _NOTHING
+    dtype: msgspec.Raw = _NOTHING
+    elements_in: msgspec.Raw = _NOTHING
+    elements_out: msgspec.Raw = _NOTHING
+    splits_in: msgspec.Raw = _NOTHING
+    splits_out: msgspec.Raw = _NOTHING
+    rank: msgspec.Raw = _NOTHING
+    source: msgspec.Raw = _NOTHING
+    destination: msgspec.Raw = _NOTHING
+    group: msgspec.Raw = _NOTHING
+    description: msgspec.Raw = _NOTHING
+    ranks: msgspec.Raw = _NOTHING
+    size: msgspec.Raw = _NOTHING
+    first_rank: msgspec.Raw = _NOTHING
+    stride: msgspec.Raw = _NOTHING
+    input_dims: msgspec.Raw = _NOTHING
+    input_type: msgspec.Raw = _NOTHING
+    sequence: msgspec.Raw = _NOTHING
+    correlation: msgspec.Raw = _NOTHING
+
+
+_said_in = attrgetter(*_SAID)
+
+
+class _Event(msgspec.Struct, gc=False):
+    ph: str = ""
+    cat: str = ""
+    name: str = ""
+    pid: Scalar = None
+    tid: Scalar = None
+    ts: msgspec.Raw = _NOTHING
+    dur: msgspec.Raw = _NOTHING
+    args: _Args = _Args()
+
+
+_decode = msgspec.json.Decoder(_Event).decode
+_REFUSED = (msgspec.MsgspecError, UnicodeDecodeError, RecursionError)
+
+
 class _Found(NamedTuple):
     """One event that names a collective; times as text."""
 
@@ -48,28 +103,50 @@ class _Found(NamedTuple):
     track: tuple[Scalar, Scalar]
     ts: bytes
     dur: bytes
-    args: dict[str, Any]
-
-    @property
-    def is_named(self) -> bool:
-        """Whether its arguments name the collective."""
-        return isinstance(self.args.get("Collective name"), str)
+    sequence: int
+    correlation: int
+    said: int  # position of what its arguments say
 
 
 class CollectiveEvents:
-    """Collects the events about collectives."""
+    """Collects the events about collectives. What many of them say in the same words is taken apart once."""
 
     def __init__(self) -> None:
         self._found: list[_Found] = []
-        self._named = False
+        self._said: list[Mapping[str, Any]] = []
+        self._positions: dict[bytes, int] = {}
 
     def look(self, event: bytes) -> None:
         """Keeps what the text of one event says about a collective, if it does."""
-        values = loaded(event) if any(sign in event for sign in _SIGNS) else None
-        found = None if values is None else _found(values)
-        if found is not None:
-            self._found.append(found)
-            self._named = self._named or found.is_named
+        if NAMED not in event and b"ccl:" not in event and b"symm_mem::" not in event and b"\\u" not in event:
+            return  # the last one may stand for a letter of another
+        try:
+            told: _Event | None = _decode(event)
+        except _REFUSED:
+            told = _patiently_decoded(event)
+        if told is None or told.ph != "X" or told.cat not in (*_KERNELS, *_HOST):
+            return
+        written = _BETWEEN.join(_said_in(told.args))
+        if written.startswith(b'"') or told.name.startswith(RANGES):
+            times = bytes(told.ts), bytes(told.dur)
+            which = _written_number(told.args.sequence), _written_number(told.args.correlation)
+            self._found.append(_Found(told.cat, told.name, (told.pid, told.tid), *times, *which, self._position(written)))
+
+    def _position(self, written: bytes) -> int:
+        """Where it stands what arguments say that are written so."""
+        if written not in self._positions:
+            self._positions[written] = len(self._said)
+            keyed = zip(_SAID.values(), written.split(_BETWEEN), strict=True)
+            texts = [b'"%s":%s' % (key.encode(), text) for key, text in keyed if text]
+            self._said.append(loaded(b"{" + b",".join(texts) + b"}") or {})
+        return self._positions[written]
+
+    def _used(self) -> list[_Found]:
+        """What was found, without the annotations that repeat what named records say, with less in it."""
+        named = [isinstance(said.get("Collective name"), str) for said in self._said]
+        if not any(named):
+            return self._found
+        return [found for found in self._found if named[found.said] or found.name.startswith(_SYMMETRIC_RANGE)]
 
     def table(
         self,
@@ -86,47 +163,49 @@ class CollectiveEvents:
             job: distributedInfo of the trace.
             rank: rank of the trace, -1 if it does not say.
         """
-        if self._named:  # annotations repeat what named records say, with less in it
-            self._found = [found for found in self._found if found.is_named or found.name.startswith(_SYMMETRIC_RANGE)]
-        start, start_read = nanoseconds([found.ts for found in self._found])
-        dur, dur_read = nanoseconds([found.dur for found in self._found])
+        every = self._used()
+        start, start_read = nanoseconds([found.ts for found in every])
+        dur, dur_read = nanoseconds([found.dur for found in every])
         start = start + base_ns
         usable = start_read & dur_read & (np.abs(start) < LIMIT_NS)
+        begins, ends = start.tolist(), (start + np.maximum(dur, 0)).tolist()
         groups = _Groups(job)
+        known: dict[tuple[int, str], tuple[int, ...] | None] = {}
         rows = []
         for i in np.flatnonzero(usable).tolist():
-            found = self._found[i]
-            begin, end = int(start[i]), int(start[i]) + max(int(dur[i]), 0)
+            found = every[i]
             kernel = found.category in _KERNELS
             thread = -1 if kernel else thread_of(*found.track)
             if kernel or thread >= 0:
-                row = _row(found, groups, rank)
+                key = found.said, found.name
+                if key not in known:
+                    known[key] = _row(self._said[found.said], found.name, groups, rank)
+                row = known[key]
                 if row is not None:
-                    correlation = _whole(found.args.get("correlation")) if kernel else NOT_RECORDED
-                    rows.append((begin, end, thread, correlation, *row))
+                    correlation = found.correlation if kernel else NOT_RECORDED
+                    rows.append((begins[i], ends[i], thread, correlation, *row[:2], max(found.sequence, NOT_RECORDED), *row[2:]))
         table = CollectiveRecords.from_rows(rows)
         order: npt.NDArray[np.int64] = np.lexsort((-table.end_ns, table.start_ns))
         return table.take(order), groups.known()
 
 
-def _found(values: Mapping[str, Any]) -> _Found | None:
-    """What an event of GPU or host says about a collective, None if it says nothing."""
-    category, args = values.get("cat"), values.get("args", {})
-    if values.get("ph") != "X" or category not in (*_KERNELS, *_HOST) or not isinstance(args, dict):
+def _patiently_decoded(event: bytes) -> _Event | None:
+    """The event where a value is not of the usual type, or the text is not quite sound; None if it is none."""
+    values = loaded(event)
+    args = {} if values is None else values.get("args", {})
+    if values is None or not isinstance(args, dict):
         return None
-    name = values.get("name")
-    name = name if isinstance(name, str) else ""
-    times = [str(values.get(key, "")).encode("ascii", "replace") for key in ("ts", "dur")]
+    phase, category, name = (value if isinstance(value := values.get(key), str) else "" for key in ("ph", "cat", "name"))
     process, thread = (value if isinstance(value, int | str) else None for value in (values.get("pid"), values.get("tid")))
-    found = _Found(category, name, (process, thread), times[0], times[1], args)
-    return found if found.is_named or name.startswith(RANGES) else None
+    ts, dur = (msgspec.Raw(str(values.get(key, "")).encode("ascii", "replace")) for key in ("ts", "dur"))
+    written = {field: msgspec.Raw(json.dumps(args[key]).encode()) for field, key in (_SAID | _WHICH).items() if key in args}
+    return _Event(phase, category, name, process, thread, ts, dur, _Args(**written))
 
 
-def _row(found: _Found, groups: _Groups, rank: int) -> tuple[int, ...] | None:
-    """Operation to largest_out of the record of an event, None if it moves nothing."""
-    args = found.args
+def _row(args: Mapping[str, Any], name: str, groups: _Groups, rank: int) -> tuple[int, ...] | None:
+    """Operation to largest_out of the record of an event without its number in the sequence, None if it moves nothing."""
     named = args.get("Collective name")
-    operation = operation_named(named) if isinstance(named, str) else operation_of_range(found.name)
+    operation = operation_named(named) if isinstance(named, str) else operation_of_range(name)
     if operation is Operation.UNKNOWN:
         return None
     group = groups.position(args)
@@ -137,7 +216,7 @@ def _row(found: _Found, groups: _Groups, rank: int) -> tuple[int, ...] | None:
     else:
         elements_in, dtype = _first_input(args)
         elements_out = elements_in if operation in (Operation.ALL_REDUCE, Operation.BROADCAST) else NOT_RECORDED
-    source, destination = _peers(found, operation, ranks, rank)
+    source, destination = _peers(args, name, operation, ranks, rank)
     root = NOT_RECORDED
     if operation in _ROOTED and (position := _count(args.get("Rank"))) >= 0:
         # For an operation with a root PyTorch records the root's position in the group here, else the rank's own.
@@ -145,7 +224,6 @@ def _row(found: _Found, groups: _Groups, rank: int) -> tuple[int, ...] | None:
     return (
         operation,
         group,
-        _count(args.get("Seq")),
         dtype,
         elements_in,
         elements_out,
@@ -158,12 +236,12 @@ def _row(found: _Found, groups: _Groups, rank: int) -> tuple[int, ...] | None:
     )
 
 
-def _peers(found: _Found, operation: Operation, ranks: Sequence[int], rank: int) -> tuple[int, int]:
+def _peers(args: Mapping[str, Any], name: str, operation: Operation, ranks: Sequence[int], rank: int) -> tuple[int, int]:
     """Ranks between which a send or receive goes; PyTorch records the other side, and both in the name of an annotation."""
     if operation not in (Operation.SEND, Operation.RECV):
         return NOT_RECORDED, NOT_RECORDED
-    source, destination = _count(found.args.get("Src Rank")), _count(found.args.get("Dst Rank"))
-    in_name = peers_of_range(found.name)
+    source, destination = _count(args.get("Src Rank")), _count(args.get("Dst Rank"))
+    in_name = peers_of_range(name)
     if source < 0 and destination < 0 and in_name is not None:
         return tuple(ranks[p] if p < len(ranks) else NOT_RECORDED if ranks else p for p in in_name)  # type: ignore[return-value]
     if operation is Operation.SEND:
@@ -256,6 +334,14 @@ def _first_input(args: Mapping[str, Any]) -> tuple[int, int]:
 def _count(value: Any) -> int:
     """A number that counts something, -1 for anything else."""
     return max(_whole(value), NOT_RECORDED)
+
+
+def _written_number(written: msgspec.Raw) -> int:
+    """The integer of an argument as it is written, -1 for anything else."""
+    text = bytes(written)
+    if len(text) < 19 and text.isdigit():
+        return int(text)
+    return _whole((loaded(b'{"":%s}' % text) or {}).get("")) if text else NOT_RECORDED
 
 
 def _whole(value: Any) -> int:

@@ -16,7 +16,6 @@ from traceread.readers.operator_flops import OperatorWork, work_of
 
 SHAPES = (b'"Input Dims"', b'"Input dims"')
 """One of these stands in the text of every event that tells the shapes of its inputs."""
-_SIGNS = (*SHAPES, b"\\u")  # the last one may stand for a letter of the others
 _HOST = ("cpu_op", "Operator")
 _ROWS = 8192  # rows kept as Python objects at once
 _SHAPES_KEPT = 1 << 14
@@ -56,7 +55,7 @@ class MatrixEvents:
 
     def look(self, event: bytes) -> None:
         """Keeps what the text of one event says about such an operator, if it is one."""
-        if any(sign in event for sign in _SIGNS):
+        if SHAPES[0] in event or SHAPES[1] in event or b"\\u" in event:  # which may stand for a letter of the others
             with suppress(*_REFUSED):
                 self._keep(_decode(event))
 

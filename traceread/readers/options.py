@@ -2,15 +2,22 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from traceread.records import record
+
+if TYPE_CHECKING:
+    from traceread.readers.file_parts import HeadStart
 
 NO_LIMIT = 1 << 62
 UNPACKED_FREELY = 1 << 30
 """A file may unpack to so many bytes, however small it is."""
+
+_MOST_THREADS = 8  # unpacking and collecting are serial; more threads would wait for them
 
 Progress = Callable[[int, int | None], None]
 """Called with (bytes done, bytes in total); the total is None where it is not known."""
@@ -32,6 +39,7 @@ class ReadOptions:
         nsys_timeout_s: how long `nsys export` may take on a `.nsys-rep` report.
         cache: directory in which what was read is kept for the next time, None for nowhere. Results do not depend on it.
         progress: called from time to time with (bytes done, bytes in total or None).
+        head_start: what has been begun of the file, None for nothing. Results do not depend on it.
     """
 
     max_uncompressed_bytes: int = 64 << 30
@@ -45,6 +53,13 @@ class ReadOptions:
     nsys_timeout_s: float = 1800.0
     cache: Path | None = None
     progress: Progress | None = None
+    head_start: HeadStart | None = None
+
+    @property
+    def scanning_threads(self) -> int:
+        """How many threads scan a file."""
+        cpus = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+        return self.threads or min(cpus, _MOST_THREADS)
 
     @property
     def limits(self) -> tuple[int, ...]:

@@ -29,6 +29,7 @@ class Unpacked:
         path: the file.
         cut: why the packed data ended before its end, "" if it did not. Known after the last block.
         plain: the open file, once blocks of one that is not packed are asked for; None before, and if it is packed.
+        size: bytes as stored, once blocks are asked for.
     """
 
     def __init__(self, path: Path, options: ReadOptions) -> None:
@@ -38,7 +39,7 @@ class Unpacked:
         self._options = options
         self._out = 0
         self._total: int | None = None
-        self._size = 0
+        self.size = 0
 
     def blocks(self) -> Generator[bytes, None, None]:
         """The bytes, a block at a time.
@@ -52,7 +53,7 @@ class Unpacked:
         limit = self._options.max_uncompressed_bytes
         for block in self._stored():
             self._out += len(block)
-            if self._out > max(UNPACKED_FREELY, self._options.max_unpacked_ratio * self._size):
+            if self._out > max(UNPACKED_FREELY, self._options.max_unpacked_ratio * self.size):
                 raise LimitExceeded(
                     f"{self.path} unpacks to more than {self._options.max_unpacked_ratio} times its size, as no capture does",
                     "If you trust the file: --max-uncompressed SIZE reads so much of it",
@@ -63,10 +64,6 @@ class Unpacked:
                 )
             yield block
 
-    def readable_bytes(self) -> int:
-        """How much of a plain file may be read."""
-        return min(self._size, self._options.max_uncompressed_bytes)
-
     def move(self, offset: int) -> None:
         """Goes on with the bytes of a plain file from here; those before were read otherwise."""
         assert self.plain is not None
@@ -76,7 +73,7 @@ class Unpacked:
     def _stored(self) -> Iterator[bytes]:
         try:
             with self.path.open("rb") as file:
-                self._total = self._size = self.path.stat().st_size
+                self._total = self.size = self.path.stat().st_size
                 magic = file.read(4)
                 file.seek(0)
                 if magic.startswith(GZIP_MAGIC):
