@@ -1,3 +1,4 @@
+import re
 import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -5,6 +6,8 @@ from typing import Any
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from traceread.categories import FAMILIES, Patterns, classify, possible_communication
 from traceread.errors import ConfigError
@@ -63,11 +66,31 @@ def test_families_are_the_codes_of_the_model() -> None:
 def test_every_shipped_rule_decides_its_own_example(patterns: Patterns) -> None:
     decided_by = patterns.first_match([rule.example for rule in patterns.rules])
     stolen = [
-        f"{rule.example} is decided by {patterns.rules[by].pattern.pattern if by >= 0 else 'no rule'}, not by {rule.pattern.pattern}"
+        f"{rule.example} is decided by {patterns.rules[by].pattern if by >= 0 else 'no rule'}, not by {rule.pattern}"
         for position, (rule, by) in enumerate(zip(patterns.rules, decided_by.tolist(), strict=True))
         if by != position
     ]
     assert not stolen, "\n".join(stolen)
+
+
+PATTERNS = [
+    "[aA]bc", "[aA]bc?d", "[aA]bc|d", "b[cd]", "[a]?bc", "[aA]bcd*", "[aA]bc{0}d", "[aA](?:bc|d)", "[aA]b_?c(?<!x[aA]bc)",
+    "abc", "a_b", "a::b", "^ab",
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("pattern", PATTERNS)
+@given(text=st.text("abcdAx_:", max_size=12))
+def test_words_are_looked_for_first_and_change_nothing(pattern: str, text: str) -> None:
+    patterns = Patterns.load([{"pattern": pattern, "family": "gemm"}])
+    assert bool(patterns.rules[0].finds(text)) == (re.search(pattern, text) is not None)
+
+
+def test_shipped_patterns_are_found_as_expressions_are(patterns: Patterns) -> None:
+    names = [rule.example for rule in patterns.rules]
+    for rule in patterns.rules:
+        expected = [re.search(rule.pattern, name) is not None for name in names]
+        assert [bool(rule.finds(name)) for name in names] == expected, rule.pattern
 
 
 def test_every_compute_family_of_kernels_has_a_rule(patterns: Patterns) -> None:

@@ -1,7 +1,7 @@
-import re
-
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from traceread.categories import host
 from traceread.categories.host import Blocker, CallRole, HostNames
@@ -15,14 +15,23 @@ ENTRIES = [
 
 @pytest.mark.parametrize(("meaning", "section", "entry"), ENTRIES, ids=[f"{m}-{s}-{i}" for i, (m, s, _) in enumerate(ENTRIES)])
 def test_every_pattern_finds_its_examples_and_leaves_the_others_alone(meaning, section, entry):
-    find = re.compile(entry["pattern"], host._flags(section))
-    unless = re.compile(entry["unless"], host._flags(section)) if "unless" in entry else None
+    find = host._compiled(entry["pattern"], section)
+    unless = host._compiled(entry["unless"], section) if "unless" in entry else None
     for name in entry["example"]:
         assert find.search(name), name
         assert unless is None or not unless.search(name), name
-        assert host._find([meaning], section, name) == meaning
+        assert host._find((meaning,), section, name) == meaning
     for name in entry.get("not", []):
-        assert host._find([meaning], section, name) is None, name
+        assert host._find((meaning,), section, name) is None, name
+
+
+@pytest.mark.parametrize(("meaning", "section", "entry"), ENTRIES, ids=[f"{m}-{s}-{i}" for i, (m, s, _) in enumerate(ENTRIES)])
+@given(data=st.data())
+def test_every_name_that_a_pattern_finds_holds_one_of_its_words(meaning, section, entry, data):
+    found = st.from_regex(host._compiled(entry["pattern"], section), alphabet=st.characters(codec="ascii"))
+    name = data.draw(found)
+    assert any(word in name.casefold() for word in entry["words"])
+    assert all(word == word.casefold() for word in entry["words"])
 
 
 def test_a_priority_decides_between_two_meanings():

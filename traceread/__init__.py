@@ -126,20 +126,22 @@ def analyze(
         described=_described(run, paths, settings),
         details=details,
     )
+    from traceread.readers.options import ReadOptions
+
+    read = options or ReadOptions()
     if isinstance(profile, Profile):
         from traceread.report import analyze_profile
 
-        return analyze_profile(profile, analysis)
+        return analyze_profile(profile, analysis, read.scanning_threads)
     from traceread.engine import Workers
     from traceread.job import Request, analyze_job
-    from traceread.readers.options import ReadOptions
 
     return analyze_job(
         Request(
             paths=paths,
             source=source,
             ranks=None if ranks is None else frozenset(ranks),
-            read=options or ReadOptions(),
+            read=read,
             kernels=settings.kernels,
             analysis=analysis,
             workers=workers or Workers(),

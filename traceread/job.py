@@ -247,7 +247,7 @@ def _analyze_sources(task: _Task) -> _Done:
             continue
         shape = outline(traces[0])
         # Nobody else holds the trace, so that the analysis may drop what it has made something else of.
-        reports.append((shape, analyze_trace(classify(traces.pop(0), patterns), request.analysis)))
+        reports.append((shape, analyze_trace(classify(traces.pop(0), patterns), request.analysis, request.read.scanning_threads)))
     return _Done(outlines, tuple(reports))
 
 

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import field, replace
 from functools import cached_property
 from itertools import zip_longest
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 
 import numpy as np
 
@@ -26,7 +27,7 @@ from traceread.measurements.host_time import host_rows
 from traceread.measurements.idle import Idle, explain_idle
 from traceread.measurements.kernel_ops import launching_ops
 from traceread.measurements.kernels import KernelTable, sum_kernels
-from traceread.measurements.launches import find_launches
+from traceread.measurements.launches import Launches, find_launches
 from traceread.measurements.pace import launch_pace
 from traceread.measurements.partition import Busy, Partition, divide, find_busy, intervals_frame
 from traceread.measurements.range_times import RangeTime, sum_ranges
@@ -49,6 +50,8 @@ from traceread.run import Described
 from traceread.selection import StepRange
 
 if TYPE_CHECKING:
+    from concurrent.futures import ThreadPoolExecutor
+
     import pandas as pd
     from plotly.graph_objects import Figure
 
@@ -60,6 +63,10 @@ LONGEST_STEP = "longest step"
 """How the critical rank was chosen."""
 
 _GAPS_KEPT = 20
+_ROWS_FOR_TWO = (100_000, 4_000_000)
+"""Rows of a rank for which a second thread is worth it: fewer are done before, and of more the memory of two at work is too much."""
+_P = ParamSpec("_P")
+_T = TypeVar("_T")
 
 
 @record(eq=False)
@@ -492,8 +499,8 @@ class Report:
         return report_html(self)
 
 
-def analyze_trace(trace: Trace, options: AnalysisOptions) -> RankReport:
-    """The report of one rank; needs nothing from the others.
+def analyze_trace(trace: Trace, options: AnalysisOptions, threads: int = 1) -> RankReport:
+    """The report of one rank; needs nothing from the others. With several threads some parts are worked out beside others.
 
     Raises:
         SelectionError: the step pattern or selection matches nothing.
@@ -504,15 +511,20 @@ def analyze_trace(trace: Trace, options: AnalysisOptions) -> RankReport:
     if options.steps is not None:
         steps = select_steps(steps, options.steps, trace.rank)
     busy = find_busy(trace)
-    rows = host_rows(trace, launches, options.host_names)
-    trace = rows.trace
-    idle = explain_idle(trace, launches, steps, busy.any, options.host_names, rows)
-    partition, kernels, idle_names = divide(steps, busy, idle), sum_kernels(trace, steps, busy), name_idle(trace, steps, idle)
-    collectives = find_collectives(trace, launches, steps)
-    graph = build_graph(trace, launches, steps, partition, rows, options.host_names)
-    working = HostIntervals.empty() if graph is None else graph.working
-    facts = Facts(trace, launches, steps, partition, busy, idle, idle_names, kernels, rows, collectives, working)
-    inspection = inspect_rank(facts, graph, load_rules()[0])
+    with _helper(trace, threads) as helper:
+        gpu_parts = _beside(helper, _without_host, trace, launches, steps, busy)
+        rows = host_rows(trace, launches, options.host_names)
+        trace = rows.trace
+        idle = explain_idle(trace, launches, steps, busy.any, options.host_names, rows)
+        partition, idle_names = divide(steps, busy, idle), name_idle(trace, steps, idle)
+        kernels, collectives, pace_ns = gpu_parts()
+        graph = build_graph(trace, launches, steps, partition, rows, options.host_names)
+        working = HostIntervals.empty() if graph is None else graph.working
+        facts = Facts(trace, launches, steps, partition, busy, idle, idle_names, kernels, rows, collectives, working)
+        work = _beside(helper, measure_work, trace, launches, steps, kernels, collectives, facts.phases)
+        health = _beside(helper, check_health, trace, launches, steps, busy, idle, infer=options.step_options.pattern == "infer")
+        gaps = _beside(helper, longest_gaps, trace, launches, steps, idle, _GAPS_KEPT)
+        inspection = inspect_rank(facts, graph, load_rules()[0])
     shown = choose_window(steps, [e.step for f in inspection.found.findings for e in f.evidence])
     step_windows = [w for w in steps.windows if w.kind is not WindowKind.BETWEEN]
     inside = intervals.covered(
@@ -534,28 +546,51 @@ def analyze_trace(trace: Trace, options: AnalysisOptions) -> RankReport:
         idle_names=idle_names,
         kernels=kernels.with_ops(launching_ops(trace, launches, steps)) if options.details else kernels,
         ranges=sum_ranges(trace, launches, steps) if options.details else (),
-        gaps=longest_gaps(trace, launches, steps, idle, _GAPS_KEPT),
-        notices=trace.notices
-        + left_out
-        + check_health(trace, launches, steps, busy, idle, infer=options.step_options.pattern == "infer")
-        + inspection.found.notices,
+        gaps=gaps(),
+        notices=trace.notices + left_out + health() + inspection.found.notices,
         outside_ns=busy.any.total - int(inside.sum()),
         busy_ns=busy.any.total,
         counts={name: len(getattr(trace, name)) for name in ("activities", "calls", "ranges", "stream_waits")},
         first_ns=min((int(t.start_ns[0]) for t in (trace.activities, trace.calls, trace.ranges) if len(t)), default=0),
         collectives=collectives,
-        launch_pace_ns=launch_pace(trace, launches, steps),
+        launch_pace_ns=pace_ns,
         steps=replace(steps, window_of=np.empty(0, np.int64)),
         host_summary=None if len(trace.activities) else sum_host(trace),
         inspection=inspection,
-        work=measure_work(trace, launches, steps, kernels, collectives, facts.phases),
+        work=work(),
         timeline=draw_step(trace, launches, steps, busy, idle, idle_names, rows, shown) if options.details and shown >= 0 else None,
     )
 
 
-def analyze_profile(profile: Profile, options: AnalysisOptions) -> Report:
+def _without_host(trace: Trace, launches: Launches, steps: Steps, busy: Busy) -> tuple[KernelTable, RankCollectives, int]:
+    """What does not depend on the causes of idle time."""
+    return sum_kernels(trace, steps, busy), find_collectives(trace, launches, steps), launch_pace(trace, launches, steps)
+
+
+@contextmanager
+def _helper(trace: Trace, threads: int) -> Iterator[ThreadPoolExecutor | None]:
+    """A thread beside this one where that is worth it; for many rows memory matters more, and two need more than one."""
+    rows = len(trace.activities) + len(trace.calls) + len(trace.ranges)
+    if threads < 2 or not _ROWS_FOR_TWO[0] <= rows <= _ROWS_FOR_TWO[1]:
+        yield None
+        return
+    from concurrent.futures import ThreadPoolExecutor  # a small trace needs none
+
+    with ThreadPoolExecutor(1) as helper:
+        yield helper
+
+
+def _beside(helper: ThreadPoolExecutor | None, function: Callable[_P, _T], *args: _P.args, **kwargs: _P.kwargs) -> Callable[[], _T]:
+    """What returns the result of a function: the helper is at work on it, or without one it is done already."""
+    if helper is not None:
+        return helper.submit(function, *args, **kwargs).result
+    result = function(*args, **kwargs)
+    return lambda: result
+
+
+def analyze_profile(profile: Profile, options: AnalysisOptions, threads: int = 1) -> Report:
     """The report of all ranks of a profile."""
-    return join_ranks(profile, [analyze_trace(trace, options) for trace in profile.traces], options)
+    return join_ranks(profile, [analyze_trace(trace, options, threads) for trace in profile.traces], options)
 
 
 def join_ranks(profile: Profile, of_ranks: Sequence[RankReport], options: AnalysisOptions) -> Report:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 import tomllib
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import field
 from enum import IntEnum
 from functools import cache
@@ -49,34 +49,34 @@ _MAX_NAME = 4096
 """Longer names are cut before matching: no real name needs more, and hostile ones must not cost time."""
 
 
-_Search = Callable[[str], re.Match[str] | None]
-
-
-def _flags(section: str) -> int:
-    return re.VERBOSE | (re.IGNORECASE if section == "ranges" else 0)
-
-
 @cache
 def _shipped() -> dict[str, dict[str, list[dict[str, Any]]]]:
     return tomllib.loads((get_data("traceread.categories", "host.toml") or b"").decode())
 
 
 @cache
-def _patterns(meaning: str, section: str) -> tuple[tuple[_Search, _Search | None], ...]:
-    """What finds a meaning in a name, and what must not be found beside it."""
-    entries = _shipped().get(meaning, {}).get(section, [])
-    flags = _flags(section)
-    return tuple(
-        (re.compile(entry["pattern"], flags).search, re.compile(entry["unless"], flags).search if "unless" in entry else None)
-        for entry in entries
-    )
+def _words(meanings: tuple[str, ...], section: str) -> tuple[str, ...]:
+    """The words of which one stands in every name that has one of these meanings."""
+    entries = (entry for meaning in meanings for entry in _shipped().get(meaning, {}).get(section, ()))
+    return tuple(dict.fromkeys(word for entry in entries for word in entry["words"]))
 
 
-def _find(meanings: Iterable[str], section: str, name: str) -> str | None:
+@cache
+def _compiled(pattern: str, section: str) -> re.Pattern[str]:
+    return re.compile(pattern, re.VERBOSE | (re.IGNORECASE if section == "ranges" else 0))
+
+
+def _find(meanings: tuple[str, ...], section: str, name: str) -> str | None:
     short = name[:_MAX_NAME]
+    folded = short.casefold()
+    there = [word for word in _words(meanings, section) if word in folded]
+    if not there:
+        return None
     for meaning in meanings:
-        for find, unless in _patterns(meaning, section):
-            if find(short) is not None and (unless is None or unless(short) is None):
+        for entry in _shipped().get(meaning, {}).get(section, ()):
+            if not any(word in there for word in entry["words"]) or not _compiled(entry["pattern"], section).search(short):
+                continue
+            if "unless" not in entry or not _compiled(entry["unless"], section).search(short):
                 return meaning
     return None
 
@@ -122,7 +122,7 @@ class HostNames:
 
     def call_roles(self, names: Sequence[str], codes: npt.NDArray[np.int32]) -> npt.NDArray[np.uint8]:
         """The CallRole of each call row; shape of `codes`."""
-        return _per_code(codes, lambda code: _ROLES.get(_find(_ROLES, "calls", names[code]) or "", CallRole.OTHER), CallRole.OTHER)
+        return _per_code(codes, lambda code: _ROLES.get(_find(tuple(_ROLES), "calls", names[code]) or "", CallRole.OTHER), CallRole.OTHER)
 
     def range_blockers(self, names: Sequence[str], codes: npt.NDArray[np.int32], kinds: npt.NDArray[np.uint8]) -> npt.NDArray[np.uint8]:
         """The Blocker of each range row; shape of `codes`. OS calls and profiler rows never block by name."""
