@@ -341,7 +341,7 @@ class _Capture:
         name, row, track = (rows.pop(column)[order] for column in ("name", "row", "track"))
         copies, sized = row == Row.MEMCPY, row != Row.KERNEL
         kind_of, pageable_of = np.zeros(len(self._names), np.uint8), np.full(len(self._names), NOT_RECORDED, np.int8)
-        for code, _ in _counts(name[copies]):
+        for code in unique(name[copies]).tolist():
             kind_of[code], pageable_of[code] = _copy(self._names[code])
         copy_kind = np.where(copies, kind_of[name], np.uint8(CopyKind.UNKNOWN))
         here, there = rows.pop("from_device")[order], rows.pop("to_device")[order]
@@ -392,7 +392,7 @@ class _Capture:
         name, row = rows.pop("name"), rows.pop("row")
         kind_of = np.full((len(Row), len(self._names)), _NO_KIND, np.uint8)
         kind_of[Row.ANNOTATION], kind_of[Row.PYTHON], kind_of[Row.OP] = RangeKind.ANNOTATION, RangeKind.PYTHON, RangeKind.OP
-        for code, _ in _counts(name):
+        for code in unique(name).tolist():
             if self._names[code].startswith(ANNOTATION_PREFIXES):
                 kind_of[Row.OP, code] = RangeKind.ANNOTATION
             kind_of[Row.OVERHEAD, code] = OVERHEAD_KINDS.get(self._names[code], _NO_KIND)
@@ -417,7 +417,7 @@ class _Capture:
     def _named(self, name: Codes, matches: Callable[[str], bool]) -> Mask:
         """For each name code whether its name matches, looked up for the codes in this column only."""
         result = np.zeros(len(self._names), np.bool_)
-        for code, _ in _counts(name):
+        for code in unique(name).tolist():
             result[code] = matches(self._names[code])
         return result
 
@@ -487,7 +487,7 @@ class _Capture:
 
     def _recorded(self, calls: Calls, ranges: Ranges) -> frozenset[Capability]:
         """What the host rows hold."""
-        kinds = {kind for kind, _ in _counts(ranges.kind)}
+        kinds = set(unique(ranges.kind).tolist())
         marks = self._reader.marks
         found = {
             Capability.LAUNCHES: bool((calls.correlation > 0).any()),
