@@ -1,5 +1,8 @@
 """One rank's report, worked out by one thread or two."""
 
+import weakref
+from dataclasses import replace
+
 import pytest
 
 import traceread
@@ -44,12 +47,26 @@ def test_what_the_second_thread_meets_is_raised(profile, monkeypatch):
                 report.analyze_profile(profile, AnalysisOptions(), 2)
 
 
-def test_few_rows_and_very_many_are_left_to_one_thread(profile, monkeypatch):
-    trace = profile.traces[0]
-    rows = len(trace.activities) + len(trace.calls) + len(trace.ranges)
-    helped = []
-    for least, most, threads in ((rows, rows, 2), (rows + 1, rows + 2, 2), (0, rows - 1, 2), (0, rows, 1)):
-        monkeypatch.setattr(report, "_ROWS_FOR_TWO", (least, most))
-        with report._helper(trace, threads) as helper:
-            helped.append(helper is not None)
-    assert helped == [True, False, False, False]
+@pytest.mark.parametrize(("rows", "threads", "expected"), [(10, 2, True), (20, 2, True), (9, 2, False), (21, 2, False), (15, 1, False)])
+def test_few_rows_and_very_many_are_left_to_one_thread(rows, threads, expected, monkeypatch):
+    monkeypatch.setattr(report, "_ROWS_FOR_TWO", (10, 20))
+    with report._helper(rows, threads) as helper:
+        assert (helper is not None) == expected
+
+
+@pytest.mark.parametrize("threads", [1, 2])
+def test_the_recorded_tables_go_once_the_analysis_has_its_own(profile, threads, monkeypatch):
+    trace = replace(profile.traces[0], calls=profile.traces[0].calls.take(slice(None)))
+    kept, recorded = [], weakref.ref(trace)
+    real = report.name_idle
+
+    def name_idle(*args):
+        kept.append(recorded() is not None)
+        return real(*args)
+
+    monkeypatch.setattr(report, "name_idle", name_idle)
+    monkeypatch.setattr(report, "without_impossible", lambda trace: (trace, ()))
+    traces = [trace]
+    del trace
+    report.analyze_trace(traces.pop(), AnalysisOptions(), threads)
+    assert kept == [False]

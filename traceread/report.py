@@ -8,7 +8,7 @@ from dataclasses import field, replace
 from functools import cached_property
 from itertools import zip_longest
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 
@@ -65,7 +65,6 @@ LONGEST_STEP = "longest step"
 _GAPS_KEPT = 20
 _ROWS_FOR_TWO = (100_000, 4_000_000)
 """Rows of a rank for which a second thread is worth it: fewer are done before, and of more the memory of two at work is too much."""
-_P = ParamSpec("_P")
 _T = TypeVar("_T")
 
 
@@ -511,8 +510,9 @@ def analyze_trace(trace: Trace, options: AnalysisOptions, threads: int = 1) -> R
     if options.steps is not None:
         steps = select_steps(steps, options.steps, trace.rank)
     busy = find_busy(trace)
-    with _helper(trace, threads) as helper:
-        gpu_parts = _beside(helper, _without_host, trace, launches, steps, busy)
+    with _helper(len(trace.activities) + len(trace.calls) + len(trace.ranges), threads) as helper:
+        # by name: whoever looks later takes the trace that there is then, and nobody holds this one
+        gpu_parts = _beside(helper, lambda: _without_host(trace, launches, steps, busy))
         rows = host_rows(trace, launches, options.host_names)
         trace = rows.trace
         idle = explain_idle(trace, launches, steps, busy.any, options.host_names, rows)
@@ -521,9 +521,10 @@ def analyze_trace(trace: Trace, options: AnalysisOptions, threads: int = 1) -> R
         graph = build_graph(trace, launches, steps, partition, rows, options.host_names)
         working = HostIntervals.empty() if graph is None else graph.working
         facts = Facts(trace, launches, steps, partition, busy, idle, idle_names, kernels, rows, collectives, working)
-        work = _beside(helper, measure_work, trace, launches, steps, kernels, collectives, facts.phases)
-        health = _beside(helper, check_health, trace, launches, steps, busy, idle, infer=options.step_options.pattern == "infer")
-        gaps = _beside(helper, longest_gaps, trace, launches, steps, idle, _GAPS_KEPT)
+        work = _beside(helper, lambda: measure_work(trace, launches, steps, kernels, collectives, facts.phases))
+        infer = options.step_options.pattern == "infer"
+        health = _beside(helper, lambda: check_health(trace, launches, steps, busy, idle, infer=infer))
+        gaps = _beside(helper, lambda: longest_gaps(trace, launches, steps, idle, _GAPS_KEPT))
         inspection = inspect_rank(facts, graph, load_rules()[0])
     shown = choose_window(steps, [e.step for f in inspection.found.findings for e in f.evidence])
     step_windows = [w for w in steps.windows if w.kind is not WindowKind.BETWEEN]
@@ -568,9 +569,8 @@ def _without_host(trace: Trace, launches: Launches, steps: Steps, busy: Busy) ->
 
 
 @contextmanager
-def _helper(trace: Trace, threads: int) -> Iterator[ThreadPoolExecutor | None]:
+def _helper(rows: int, threads: int) -> Iterator[ThreadPoolExecutor | None]:
     """A thread beside this one where that is worth it; for many rows memory matters more, and two need more than one."""
-    rows = len(trace.activities) + len(trace.calls) + len(trace.ranges)
     if threads < 2 or not _ROWS_FOR_TWO[0] <= rows <= _ROWS_FOR_TWO[1]:
         yield None
         return
@@ -580,12 +580,9 @@ def _helper(trace: Trace, threads: int) -> Iterator[ThreadPoolExecutor | None]:
         yield helper
 
 
-def _beside(helper: ThreadPoolExecutor | None, function: Callable[_P, _T], *args: _P.args, **kwargs: _P.kwargs) -> Callable[[], _T]:
-    """What returns the result of a function: the helper is at work on it, or without one it is done already."""
-    if helper is not None:
-        return helper.submit(function, *args, **kwargs).result
-    result = function(*args, **kwargs)
-    return lambda: result
+def _beside(helper: ThreadPoolExecutor | None, part: Callable[[], _T]) -> Callable[[], _T]:
+    """What returns the result of a part, to be asked once: the helper is at work on it, or without one it is done then."""
+    return part if helper is None else helper.submit(part).result
 
 
 def analyze_profile(profile: Profile, options: AnalysisOptions, threads: int = 1) -> Report:
