@@ -91,6 +91,19 @@ def test_one_file_is_begun_while_its_reader_is_imported(tmp_path, capsys, begun,
     assert begun == {"a.json": True, tmp_path.name: False}
 
 
+def test_a_file_that_cannot_be_begun_is_read_all_the_same(tmp_path, capsys, monkeypatch):
+    trace = two_steps().write(tmp_path / "a.json")
+
+    @contextmanager
+    def head_start(path, options):
+        raise PermissionError(13, "Permission denied", str(path))
+        yield
+
+    monkeypatch.setattr(file_parts, "head_start", head_start)
+    assert main(["report", str(trace)]) == 0
+    assert "a.json" in capsys.readouterr().out
+
+
 def test_what_cannot_be_begun_is_reported_as_ever(tmp_path, capsys):
     assert main(["report", str(tmp_path / "none.json")]) == 1
     assert "does not exist" in capsys.readouterr().err

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import sys
 from collections.abc import Callable, Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from dataclasses import replace
 from pathlib import Path
 from time import monotonic
@@ -44,7 +44,8 @@ def load_report(
         begun = None
         if _reads_one_file_here(args, wanted):
             keep_freed_memory()
-            begun = opened.enter_context(head_start(Path(wanted[0]), limits))
+            with suppress(OSError):  # who reads it says what is wrong with it
+                begun = opened.enter_context(head_start(Path(wanted[0]), limits))
         with one_blas_thread():
             import traceread.job  # now: what it imports is no part of the time that loading takes
 
