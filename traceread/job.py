@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from traceread.analysis_options import AnalysisOptions
-from traceread.categories import Patterns, classify
+from traceread.categories import Patterns
 from traceread.engine import Workers, cpus, map_parts, meanwhile
 from traceread.errors import ClusterError, Notice, TracereadError
 from traceread.model import Trace
@@ -247,16 +247,18 @@ def _analyze_sources(task: _Task) -> _Done:
             continue
         shape = outline(traces[0])
         # Nobody else holds the trace, so that the analysis may drop what it has made something else of.
-        reports.append((shape, analyze_trace(classify(traces.pop(0), patterns), request.analysis, request.read.scanning_threads)))
+        reports.append((shape, analyze_trace(traces.pop(0), request.analysis, request.read.scanning_threads, patterns)))
     return _Done(outlines, tuple(reports))
 
 
 def prepare() -> None:
-    """Imports what analyses, and reads the shipped patterns: whoever analyses needs both."""
+    """Imports what analyses, and reads the shipped tables: whoever analyses needs both."""
+    from traceread.measurements.peaks import load_gpus
     from traceread.rules import load_rules
 
     import_module("traceread.report")
     load_rules()
+    load_gpus()
     Patterns.load()
 
 

@@ -14,6 +14,7 @@ import numpy as np
 
 from traceread import intervals
 from traceread.analysis_options import AnalysisOptions
+from traceread.categories import Patterns, classify
 from traceread.errors import MissingData, Notice, SelectionError
 from traceread.findings import Finding, Skipped
 from traceread.measurements.blame import Cause, share_out
@@ -498,19 +499,27 @@ class Report:
         return report_html(self)
 
 
-def analyze_trace(trace: Trace, options: AnalysisOptions, threads: int = 1) -> RankReport:
-    """The report of one rank; needs nothing from the others. With several threads some parts are worked out beside others.
+def analyze_trace(trace: Trace, options: AnalysisOptions, threads: int = 1, patterns: Patterns | None = None) -> RankReport:
+    """The report of one rank; needs nothing from the others.
+
+    Args:
+        trace: its trace.
+        options: how it is analysed.
+        threads: with several, some parts are worked out beside others.
+        patterns: what its kernels are; None: the trace says it already.
 
     Raises:
         SelectionError: the step pattern or selection matches nothing.
     """
     trace, left_out = without_impossible(trace)
-    launches = find_launches(trace)
-    steps = find_steps(trace, launches, options.step_options, options.host_names)
-    if options.steps is not None:
-        steps = select_steps(steps, options.steps, trace.rank)
-    busy = find_busy(trace)
     with _helper(len(trace.activities) + len(trace.calls) + len(trace.ranges), threads) as helper:
+        classified = _beside(helper, lambda: trace if patterns is None else classify(trace, patterns))
+        launches = find_launches(trace)
+        steps = find_steps(trace, launches, options.step_options, options.host_names)
+        if options.steps is not None:
+            steps = select_steps(steps, options.steps, trace.rank)
+        trace = classified()
+        busy = find_busy(trace)
         # by name: whoever looks later takes the trace that there is then, and nobody holds this one
         gpu_parts = _beside(helper, lambda: _without_host(trace, launches, steps, busy))
         rows = host_rows(trace, launches, options.host_names)

@@ -43,7 +43,7 @@ def load_report(
     with ExitStack() as opened:
         begun = None
         if _reads_one_file_here(args, wanted):
-            keep_freed_memory()
+            keep_freed_memory()  # before anything is read
             with suppress(OSError):  # who reads it says what is wrong with it
                 begun = opened.enter_context(head_start(Path(wanted[0]), limits))
         with one_blas_thread():
@@ -77,7 +77,7 @@ def load_report(
 
 def _reads_one_file_here(args: argparse.Namespace, paths: Sequence[str]) -> bool:
     """Whether all there is to read is one file, and for this process: not for a cluster, and not if a cache may have it."""
-    return len(paths) == 1 and args.cluster is None and args.cache is None
+    return len(paths) == 1 and Path(paths[0]).is_file() and args.cluster is None and args.cache is None
 
 
 def limits_of(args: argparse.Namespace) -> ReadOptions:
