@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from nsys_builder import SCHEMAS, NsysExport
 
 from traceread.cli import main
-from traceread.errors import CorruptTrace, TracereadError
+from traceread.errors import TracereadError
 from traceread.model import Table
 from traceread.readers import nsys, pages
 from traceread.readers.nsys_host import _Labels
@@ -225,23 +225,6 @@ def test_rows_that_go_on_in_other_pages(tmp_path, used):
     assert (columns["b"][10], len(texts[10])) == (11, 9000)
     assert (used["rows"], used["odd"]) == (900, 100)
     alike(path, {"b": 0}, None, [Among("a", tuple(range(0, 1000, 4)))])
-
-
-def test_an_odd_row_that_sqlite_reads_in_turn_but_cannot_look_up(tmp_path, used, monkeypatch):
-    from traceread.readers import sqlite
-
-    rows = [(i, "y" * (9000 if i == 10 else 5)) for i in range(1000)]
-    path = write(tmp_path / "a", "CREATE TABLE t (a INTEGER, s TEXT)", rows=rows)
-    real = sqlite.Database._batches
-
-    def damaged(self, name, expressions, where, by_key=False):
-        if where == "rowid = 11":
-            raise CorruptTrace("cannot read table t: database disk image is malformed", "copy it again")
-        return real(self, name, expressions, where, by_key)
-
-    monkeypatch.setattr(sqlite.Database, "_batches", damaged)
-    assert alike(path, {"a": 0})[0]["a"] == list(range(1000))
-    assert used["odd"] == 1
 
 
 def test_too_many_odd_rows_are_left_to_sqlite(tmp_path, used, monkeypatch):

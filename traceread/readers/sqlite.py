@@ -271,10 +271,7 @@ class Database:
     def _odd_row(self, name: str, integers: Mapping[str, int], text: str | None, where: Sequence[Among], row: str) -> Iterator[_Columns]:
         """One row that the reader of pages does not understand, if the conditions hold; raises _NoPages if SQLite does not find it."""
         expressions = [f"ifnull({_all_of(where) or 1}, 0)", *self._expressions(name, integers, text)]
-        try:
-            found = list(chain.from_iterable(self._batches(name, expressions, row)))
-        except CorruptTrace:  # a damaged row may be in the way to this one, but in none where all are read in turn
-            raise _NoPages from None
+        found = list(chain.from_iterable(self._batches(name, expressions, row)))
         if len(found) != 1:
             raise _NoPages
         if found[0][0]:
