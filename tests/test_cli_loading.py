@@ -62,7 +62,7 @@ def test_an_unknown_total_is_no_failure(clock, terminal):
 
 @pytest.fixture
 def begun(monkeypatch):
-    """What is read early, whatever its size, and what of it is taken: (path, bytes at a time) → whether it was."""
+    """Which files are begun early, whatever their size: name → whether the reader took what was begun."""
     seen = {}
     real = file_parts.head_start
 

@@ -30,6 +30,17 @@ def event(number, name, inner=b'{"a":1},{"b":2}'):
     )
 
 
+def damaged_texts(text):
+    """Forty texts, the first as it is and the others with a few bytes wrong, each with what else is left to chance."""
+    for i in range(40):
+        chance = random.Random(i)
+        damaged = bytearray(text)
+        if i:
+            at = chance.randrange(len(text))
+            damaged[at : at + chance.choice((0, 1, 5))] = chance.choice((b"", b",", b'"', b"}", b"},{", b"]", b'},{"ph":"X"'))
+        yield chance, damaged
+
+
 def scanned(path, begin, stop, *, length=100, buffer_bytes=1 << 19, threads=1, early=False):
     """Times of the events in the parts of a file, and where each part ends."""
     with path.open("rb") as file, closing(FileParts(file.fileno(), Stretch(begin, stop, length, buffer_bytes, threads))) as parts:
@@ -91,12 +102,7 @@ def test_traces_are_read_alike(tmp_path, layout, threads):
     path = tmp_path / "a.json"
     text = two_steps().text(layout=layout)
     assert len(text) > 3000
-    for i in range(40):
-        chance = random.Random(i)
-        damaged = bytearray(text)
-        if i:
-            at = chance.randrange(len(text))
-            damaged[at : at + chance.choice((0, 1, 5))] = chance.choice((b"", b",", b'"', b"}", b"},{", b"]", b'},{"ph":"X"'))
+    for i, (chance, damaged) in enumerate(damaged_texts(text)):
         path.write_bytes(damaged)
         assert traced(path, chunk_bytes=chance.choice((64, 300, 1000)), threads=threads) == traced(path, compiled=False), i
 
@@ -140,12 +146,7 @@ def begun_early(path, **options):
 def test_a_head_start_changes_nothing(tmp_path, layout):
     path = tmp_path / "a.json"
     text = two_steps().text(layout=layout)
-    for i in range(40):
-        chance = random.Random(i)
-        damaged = bytearray(text)
-        if i:
-            at = chance.randrange(len(text))
-            damaged[at : at + chance.choice((0, 1, 5))] = chance.choice((b"", b",", b'"', b"}", b"},{", b"]", b'},{"ph":"X"'))
+    for i, (chance, damaged) in enumerate(damaged_texts(text)):
         path.write_bytes(damaged)
         begun, seen, expected = begun_early(path, chunk_bytes=chance.choice((64, 300, 1000)))
         assert seen == expected, i
@@ -173,8 +174,12 @@ def test_a_file_that_is_written_to_meanwhile_is_read_anew(tmp_path):
     two_steps().write(path)
     options = {"chunk_bytes": 300, "threads": 2}
     with head_start(path, ReadOptions(**options), 0) as begun:
-        path.write_bytes(path.read_bytes().replace(b"kernel_a", b"kernel_b") + b" ")
-        assert traced(path, **options, head_start=begun) == traced(path, **options)
+        begun._parts._early_thread.join()
+        path.write_bytes(path.read_bytes().replace(b"ProfilerStep#", b"ProfilerStop#"))
+        os.utime(path, (1, 1))  # the size is as it was
+        seen = traced(path, **options, head_start=begun)
+    assert seen == traced(path, **options)
+    assert "ProfilerStop#5" in seen[0]["names"]
 
 
 def test_what_no_head_start_is_made_of(tmp_path):

@@ -53,6 +53,9 @@ _KEYS = {"pattern", "category", "family", "fused", "example"}
 _LONGEST = 4096
 """Patterns see so many characters of a name: enough for the longest real ones, and a hostile one costs no more."""
 
+_CHOICE_AND_WORD = re.compile(r"\[\w+\](\w{2,})(?![?*+{])")
+"""The begin of a pattern: one of some letters, and a word that must follow it."""
+
 _COLLECTIVE_RANGE = re.compile(
     r"^(?:nccl|rccl|xccl|gloo|ucc|mpi):"  # process groups of PyTorch, "nccl:all_reduce"
     r"|^(?:_?c10d_functional(?:_autograd)?|c10d|symm_mem)::"  # its operators
@@ -63,9 +66,6 @@ _COLLECTIVE_RANGE = re.compile(
 """Host ranges in which a copy is a collective's own."""
 
 _LOOKS_LIKE_COMMUNICATION = re.compile(r"reduce|gather|a2a|all.?to.?all|comm", re.IGNORECASE)
-_CHOICE_AND_WORD = re.compile(r"\[\w+\](\w{2,})(?![?*+{])")
-"""The begin of a pattern: one of some letters, and a word that must follow it."""
-
 _NOT_COMMUNICATION = re.compile(
     r"(?:block|warp|thread|grid|seg(?:ment)?s?|rows?|col(?:umn)?s?|partial|local|tree|split_?k|sum|max|mean)(?:wise)?_?reduce"
     r"|reduce_?(?:by_?key|sum|max|min|mean|rows?|col(?:umn)?s?|dim|op(?![a-z]))"
