@@ -1,9 +1,11 @@
 from contextlib import contextmanager
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 from kineto_builder import two_steps
 
+from traceread import engine
 from traceread.cli import loading, main
 from traceread.cli.loading import LoadProgress
 from traceread.readers import file_parts, scanner
@@ -107,3 +109,13 @@ def test_a_file_that_cannot_be_begun_is_read_all_the_same(tmp_path, capsys, monk
 def test_what_cannot_be_begun_is_reported_as_ever(tmp_path, capsys):
     assert main(["report", str(tmp_path / "none.json")]) == 1
     assert "does not exist" in capsys.readouterr().err
+
+
+def test_who_joins_many_ranks_does_not_keep_freed_memory(capsys, monkeypatch):
+    asked = []
+    monkeypatch.setattr(engine, "keep_freed_memory", lambda: asked.append(1))
+    samples = Path(__file__).parents[1] / "sample_traces" / "straggler-compute"
+    assert main(["report", "--jobs", "2", str(samples)]) == 0
+    assert asked == []
+    assert main(["report", str(next(samples.glob("rank0*")))]) == 0
+    assert asked
