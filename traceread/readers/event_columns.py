@@ -45,6 +45,18 @@ class _Args(msgspec.Struct, gc=False):
     labels: Any = None
 
 
+class WholeEvent(msgspec.Struct, gc=False):
+    """One event that is decoded beside its columns, without its arguments."""
+
+    ph: str = ""
+    cat: str = ""
+    name: str = ""
+    pid: Scalar = None
+    tid: Scalar = None
+    ts: msgspec.Raw = msgspec.Raw()
+    dur: msgspec.Raw = msgspec.Raw()
+
+
 class Event(msgspec.Struct, gc=False):
     """One event of any phase; ts and dur stay text, for a double cannot hold them."""
 

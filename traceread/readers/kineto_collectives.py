@@ -18,7 +18,7 @@ import numpy as np
 import numpy.typing as npt
 
 from traceread.model import ELEMENT_BYTES, NOT_RECORDED, CollectiveRecords, Operation, ProcessGroup
-from traceread.readers.event_columns import Scalar, loaded
+from traceread.readers.event_columns import Scalar, WholeEvent, loaded
 from traceread.readers.microseconds import LIMIT_NS, nanoseconds
 from traceread.readers.operation_names import operation_named, operation_of_range, peers_of_range
 
@@ -80,14 +80,7 @@ class _Args(msgspec.Struct, gc=False, frozen=True, rename=_SAID | _WHICH):
 _said_in = attrgetter(*_SAID)
 
 
-class _Event(msgspec.Struct, gc=False):
-    ph: str = ""
-    cat: str = ""
-    name: str = ""
-    pid: Scalar = None
-    tid: Scalar = None
-    ts: msgspec.Raw = _NOTHING
-    dur: msgspec.Raw = _NOTHING
+class _Event(WholeEvent, gc=False):
     args: _Args = _Args()
 
 

@@ -10,7 +10,7 @@ import msgspec
 import numpy as np
 
 from traceread.model import MatrixOps
-from traceread.readers.event_columns import Scalar
+from traceread.readers.event_columns import Scalar, WholeEvent
 from traceread.readers.microseconds import LIMIT_NS, nanoseconds
 from traceread.readers.operator_flops import OperatorWork, work_of
 
@@ -28,14 +28,7 @@ class _Args(msgspec.Struct, gc=False):
     concrete: msgspec.Raw = msgspec.field(default=msgspec.Raw(), name="Concrete Inputs")
 
 
-class _Event(msgspec.Struct, gc=False):
-    ph: str = ""
-    cat: str = ""
-    name: str = ""
-    pid: Scalar = None
-    tid: Scalar = None
-    ts: msgspec.Raw = msgspec.Raw()
-    dur: msgspec.Raw = msgspec.Raw()
+class _Event(WholeEvent, gc=False):
     args: _Args | None = None
 
 

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from traceread.engine import cpus
 from traceread.records import record
 
 if TYPE_CHECKING:
@@ -58,8 +58,7 @@ class ReadOptions:
     @property
     def scanning_threads(self) -> int:
         """How many threads scan a file."""
-        cpus = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-        return self.threads or min(cpus, _MOST_THREADS)
+        return self.threads or min(cpus(), _MOST_THREADS)
 
     @property
     def limits(self) -> tuple[int, ...]:
